@@ -171,7 +171,7 @@ _FILE = "a Java properties file with the job's properties"
 
 
 def _check_content(path: str, given: Properties) -> None:
-    """Raises: ConfigurationError if a file of properties has something else."""
+    """Check that a file has properties of this package. Raises: ConfigurationError if it has something else."""
     first = next(iter(given), "")
     if first.startswith("{"):
         raise ConfigurationError("file", path, f"{_FILE}, one key=value a line", reason="it is JSON")
@@ -182,7 +182,7 @@ def _check_content(path: str, given: Properties) -> None:
 
 
 def _check_job(path: str, given: Properties) -> None:
-    """Raises: ConfigurationError if a file has something else than a job's properties."""
+    """Check that a file has the properties of a job. Raises: ConfigurationError if it has something else."""
     if given and not given.is_set(STREAMS) and not given.is_set(DEAD_LETTER_SINK) and _has_query(given):
         reason = "it has the options of a Spark query, whose positions are in its checkpoint, and its lag in query.lastProgress"
         valid = f"the properties of a job, with {STREAMS.key}; to check a query: recordpublisher doctor {path}"

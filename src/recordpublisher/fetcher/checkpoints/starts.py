@@ -387,7 +387,11 @@ def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
     sub_sequence = str(entry.get("subSequenceNumber", WHOLE_RECORD))
     is_inside = sub_sequence.isdecimal() and str(entry.get("isLast", "true")).lower() == "false"
     after = SequenceNumber(number, int(sub_sequence) if is_inside else WHOLE_RECORD)
-    return ShardState(StartingPosition.trim_horizon(), position=after)
+    # The last time at which nothing can have been lost, which `rp.spark.read_positions` adds.
+    seen_ms = entry.get("seenMs")
+    return ShardState(
+        StartingPosition.trim_horizon(), position=after, seen_ms=seen_ms if isinstance(seen_ms, int) else None
+    )
 
 
 # AloneWorkerPort is the port through which the fetcher uses the worker of a job that runs alone (`fetcher/elastic/alone_worker.py`).

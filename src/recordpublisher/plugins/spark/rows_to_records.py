@@ -453,7 +453,9 @@ def _nulls(rows: pa.RecordBatch, place: int | None, name: str) -> dict[int, str]
 
 def _without_place_for_id(rows: pa.RecordBatch, columns: WriteColumns, field: IdField) -> dict[int, str]:
     problems = (
-        (row, field.problem_with(data)) for row, data in enumerate(payloads_of(rows.column(columns.data))) if data
+        (row, field.problem_with(data))
+        for row, data in enumerate(payloads_of(rows.column(columns.data)))
+        if data is not None
     )
     return {row: problem for row, problem in problems if problem is not None}
 

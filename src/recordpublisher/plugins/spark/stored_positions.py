@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from recordpublisher.fetcher.checkpoints.starts import last_seen_ms
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import PositionType
@@ -60,8 +61,10 @@ def position_to_json(state: ShardState) -> dict[str, object]:
         return {"iteratorType": at.type.value, **given}
     position = state.position
     part = {"subSequenceNumber": position.sub_sequence, "isLast": False} if position.is_inside_aggregate else {}
+    # Without this time a quiet shard, whose last record is past retention, would count as one that has lost records.
+    seen = {"seenMs": seen_ms} if (seen_ms := last_seen_ms(state)) else {}
     after = PositionType.AFTER_SEQUENCE_NUMBER.value
-    return {"iteratorType": after, "iteratorPosition": position.sequence, **part}
+    return {"iteratorType": after, "iteratorPosition": position.sequence, **part, **seen}
 
 
 def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOffset:

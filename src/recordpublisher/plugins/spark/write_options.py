@@ -22,10 +22,16 @@ from recordpublisher.publishers.properties.job_properties import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
-from recordpublisher.publishers.properties.sink_properties import AGGREGATION_ENABLED, JSONL_PATH, SINK_STREAM
+from recordpublisher.publishers.properties.sink_properties import (
+    AGGREGATION_ENABLED,
+    JSONL_PATH,
+    SINK_FAIL_ON_ERROR,
+    SINK_STREAM,
+)
 
 from ..host.build_from_properties import build_dead_letter_sink
 from ..sinks.kinesis.sink_settings import KinesisSinkSettings
+from ..stores.durable_files import path_of
 from .options import SPARK
 from .options.other_connectors import check_unknown_options, options_with_our_keys
 from .options.spark_options import STREAM, with_loaded_stream
@@ -97,6 +103,7 @@ class WriteOptions:
         properties.check(lambda key: False)
         check_unknown_options(properties, (STREAM, WRITE_TASKS, DEAD_LETTERS, *properties_of(cls)))
         properties = with_dead_letters(properties)
+        _refuse_lost_rows(properties)
         dead_letter_sink(properties)
         return cls(
             stream=_stream(properties),
@@ -148,7 +155,7 @@ def with_dead_letters(properties: Properties) -> Properties:
             valid = f"deadLetters=<folder> with it, or {DEAD_LETTER_SINK.key}"
             raise ConfigurationError("onFailure", policy, valid, reason="nothing says where the rows go")
         return properties
-    if "://" in folder:
+    if "://" in folder and not folder.startswith("file:"):
         valid = f"a folder that every executor sees; for other places onFailure=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
         raise ConfigurationError("deadLetters", folder, valid)
     if properties.is_set(ON_FAILURE) and policy != "DEAD_LETTER":
@@ -157,6 +164,15 @@ def with_dead_letters(properties: Properties) -> Properties:
         raise ConfigurationError.conflict(DEAD_LETTER.key + key, "deadLetters", reason="both say where dead letters go")
     expanded = {ON_FAILURE.key: "DEAD_LETTER", DEAD_LETTER_SINK.key: "jsonl", FOLDER_KEY: folder}
     return properties.merged(expanded)
+
+
+def _refuse_lost_rows(properties: Properties) -> None:
+    """Refuse the sink's own policy for records that cannot be put, which would lose rows. Raises: ConfigurationError."""
+    if properties.value(ON_FAILURE) == "FAIL" and not properties.value(SINK_FAIL_ON_ERROR):
+        reason = (
+            "a row that cannot be put fails the query; to continue without such rows, set onFailure=SKIP or DEAD_LETTER"
+        )
+        raise ConfigurationError.conflict(SINK_FAIL_ON_ERROR.key, "onFailure=FAIL", value="false", reason=reason)
 
 
 def dead_letter_sink(properties: Properties) -> Callable[[], Sink] | None:
@@ -176,8 +192,9 @@ def check_folder(properties: Properties) -> None:
     if folder is None:
         return
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        problem = "" if os.access(folder, os.W_OK) else "the driver has no permission to write into it"
+        path = Path(path_of(folder, "deadLetters"))
+        path.mkdir(parents=True, exist_ok=True)
+        problem = "" if os.access(path, os.W_OK) else "the driver has no permission to write into it"
     except OSError as error:
         problem = str(error)
     if problem:

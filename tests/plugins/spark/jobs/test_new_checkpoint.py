@@ -28,6 +28,7 @@ OLDEST = StartingPosition.trim_horizon()
         ShardState(StartingPosition.at_timestamp(1_772_323_200_123)),
         ShardState(OLDEST, position=SequenceNumber("495903")),
         ShardState(OLDEST, position=SequenceNumber("495903", 7)),
+        ShardState(OLDEST, position=SequenceNumber("495903"), seen_ms=1_772_323_200_123),
         ShardState(OLDEST, ended=True),
     ],
     ids=lambda state: str(state.position or state.start.type),
@@ -37,8 +38,12 @@ def test_each_position_of_a_shard_is_a_start_of_the_new_query(state):
     assert states_by_shard("startingPosition", text, ["orders"]) == {"shardId-000000000001": state}
 
 
-@pytest.mark.parametrize("start", [OLDEST, StartingPosition.latest()])
-def test_a_start_at_a_record_is_a_start_at_that_record(start):
+def test_the_last_time_at_the_tip_goes_with_the_position_which_may_itself_be_past_retention():
+    state = ShardState(OLDEST, position=SequenceNumber("495903"), arrival_ms=1_000, tip_ms=3_000, seen_ms=2_000)
+    assert position_to_json(state)["seenMs"] == 3_000
+
+
+def test_a_start_at_a_record_is_a_start_at_that_record():
     state = states_by_shard("startingPosition", '{"shardId-1": "495903"}', ["orders"])["shardId-1"]
     text = json.dumps({"shardId-1": position_to_json(state)})
     assert states_by_shard("startingPosition", text, ["orders"]) == {"shardId-1": state}

@@ -76,6 +76,14 @@ def test_s5_a_record_that_is_past_retention_is_a_loss(kinesis, tmp_path, start, 
     assert "continues at the oldest record" in caplog.text
 
 
+def test_s5_a_position_that_was_at_the_tip_within_retention_is_no_loss(kinesis, tmp_path):
+    kinesis.add("a", [1, 2, 3])
+    kinesis.oldest_ms = ARRIVED + 3
+    assert delivered(kinesis, tmp_path, {"a": {**after("2"), "seenMs": ARRIVED + 3}}) == [("s/a", "3")]
+    with pytest.raises(DataLossError, match="s/a no longer has the record 2"):
+        delivered(kinesis, tmp_path / "other", {"a": {**after("2"), "seenMs": ARRIVED + 2}})
+
+
 @pytest.mark.parametrize("start", ["0", after("0")])
 def test_the_number_that_kinesis_lists_for_the_beginning_of_a_shard_is_its_oldest_record(kinesis, tmp_path, start):
     kinesis.add("a", [2, 3], starting_sequence_number="0")

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
-from recordpublisher.plugins.spark.write_options import WriteOptions, dead_letter_sink
+from recordpublisher.plugins.spark.write_options import WriteOptions, check_folder, dead_letter_sink
 from recordpublisher.plugins.spark.writer import KinesisStreamWriter
 from recordpublisher.publishers.errors import ConfigurationError
 
@@ -68,3 +68,21 @@ def test_c2_a_folder_that_cannot_be_created_fails_on_the_driver(tmp_path):
     options = parsed(deadLetters=str(tmp_path / "file" / "letters"))
     with pytest.raises(ConfigurationError, match=r"'deadLetters' is .*. Valid: a folder that every executor can"):
         KinesisStreamWriter(options, SCHEMA).check()
+
+
+@pytest.mark.parametrize("given", [{}, {"onFailure": "FAIL"}])
+def test_the_sinks_own_policy_does_not_lose_rows_of_a_query_that_fails_for_them(given):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"'flink.sink.kinesis.failonerror=false' cannot be combined with 'onFailure=FAIL'.*onFailure=SKIP",
+    ):
+        parsed(**given, **{"flink.sink.kinesis.failonerror": "false"})
+    assert parsed(onFailure="SKIP", **{"flink.sink.kinesis.failonerror": "false"}).on_failure == "SKIP"
+
+
+@pytest.mark.parametrize("form", ["~/letters", "file:HOME/letters", "file://HOME/letters"])
+def test_the_folder_that_the_driver_checks_is_that_of_the_tasks(tmp_path, monkeypatch, form):
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    check_folder(parsed(deadLetters=form.replace("HOME", str(tmp_path / "home"))).properties)
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["home", "home/letters"]

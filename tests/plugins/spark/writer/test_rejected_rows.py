@@ -142,3 +142,12 @@ def test_dead_letters_that_cannot_be_written_fail_the_task(job, tmp_path):
         SinkError, match=r"task 3 of batch 7: property 'flink.sink.jsonl.path'.*a folder that can be written"
     ):
         writing.run([rows(LARGE)])
+
+
+@pytest.mark.parametrize("options", [{"onfailure": "SKIP"}, {"deadletters": "LETTERS"}])
+@pytest.mark.parametrize("data", [b"", b" ", b"\xff"])
+def test_a_row_with_empty_data_has_no_room_for_an_id_either(job, tmp_path, options, data):
+    writing = job(**{key: value.replace("LETTERS", str(tmp_path / "letters")) for key, value in options.items()})
+    figures = writing.run([rows(b'{"n": 1}', data, b'{"n": 3}')], id_field="id")
+    assert sorted(json.loads(data)["n"] for _, data in writing.fake.user_records()) == [1, 3]
+    assert (figures.records, figures.given_up) == (2, 1)

@@ -128,12 +128,6 @@ def test_k3_an_invalid_row_is_named_with_its_task(start, batch):
         worker.task([batch])
 
 
-def test_without_fail_on_error_an_invalid_row_is_counted(start):
-    worker = start(FakeKinesis(), **{"flink.sink.kinesis.failonerror": "false"})
-    figures = worker.task([rows(1, size=2**20), rows(5)])
-    assert (figures.given_up, figures.records) == (1, 5)
-
-
 def test_after_a_failure_the_next_attempt_has_writers_of_its_own(start):
     worker = start(FakeKinesis())
 

@@ -33,7 +33,13 @@ from recordpublisher.publishers.properties.properties import (
     nearest_hint,
     why_flink_key_has_no_effect,
 )
-from recordpublisher.publishers.properties.reading_properties import ENDPOINT, INITIAL_TIMESTAMP, REGION, uses_fan_out
+from recordpublisher.publishers.properties.reading_properties import (
+    ENDPOINT,
+    INITIAL_TIMESTAMP,
+    REGION,
+    ROLE_STS_ENDPOINT,
+    uses_fan_out,
+)
 from recordpublisher.publishers.start_from_properties import refuse_future
 
 from ..python_worker import log_to_stderr
@@ -444,7 +450,7 @@ def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, 
             raise ConfigurationError(option.key, value, valid, reason=option.reason)
         return {option.ours: ours}
     value = f"{value}{option.unit}" if value.isdecimal() else value
-    if option.ours == ENDPOINT.key and "://" not in value:
+    if option.ours in (ENDPOINT.key, ROLE_STS_ENDPOINT.key) and "://" not in value:
         value = f"https://{value}"  # The Java SDK also accepts a host without scheme.
     declared = _declared(option.ours)
     try:

@@ -79,7 +79,8 @@ def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, 
         asked = given_position(entry.state)
         if entry.state.ended or asked is None:
             continue
-        if service.gap_after(entry.shard, replace(entry.state, position=asked), UNKNOWN_MS) is not RetentionGap.LOST:
+        state = replace(entry.state, position=asked)
+        if service.gap_after(entry.shard, state, last_seen_ms(entry.state) or UNKNOWN_MS) is not RetentionGap.LOST:
             continue
         lost = f"{entry.key} no longer has the record {asked}, at which {START_OPTION} begins: it is past the stream's retention"
         if not accepts_loss:

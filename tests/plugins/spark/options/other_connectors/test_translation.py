@@ -235,6 +235,13 @@ def test_the_options_of_databricks_that_came_later_mean_what_they_mean_there():
     assert options.max_tasks == 16
 
 
+@pytest.mark.parametrize("key", ["stsEndpoint", "kinesis.stsEndpointUrl"])
+def test_a_host_without_a_scheme_is_an_endpoint_of_sts_too(key):
+    given = {"streamName": "orders", "failOnDataLoss": "true", key: "sts.us-east-1.amazonaws.com"}
+    found = read_options(**given).properties["aws.credentials.provider.role.stsendpoint"]
+    assert found == "https://sts.us-east-1.amazonaws.com"
+
+
 CONSUMER = {"streamName": "orders", "consumerMode": "efo", "consumerName": "reports"}
 
 
