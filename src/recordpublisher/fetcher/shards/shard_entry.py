@@ -369,7 +369,8 @@ class ShardEmission:
         `global_watermark`: the global watermark from before the write.
         """
         self.reset()
-        self._count_late(count_late_after_idle(batch, self.state.watermark, global_watermark))
+        if late := count_late_after_idle(batch, self.state.watermark, global_watermark):
+            self._count_late(late)
         self.state = _state_after(self.state, batch)
         if len(batch):
             self.records += len(batch)
