@@ -17,7 +17,7 @@ QUICK, MANY = inputs(1_000, 200), "1000000"
 
 @pytest.fixture(autouse=True)
 def _streams(monkeypatch):
-    for module in ("data_fetcher", "streaming"):
+    for module in ("data_fetcher", "bounded_reader"):
         monkeypatch.setattr(
             f"recordpublisher.plugins.runtime.{module}.load_registry", lambda: load_registry([HostileStreams()])
         )
