@@ -309,7 +309,8 @@ class SinkContext:
         The pauses between the calls are random, at most 0.3 s at first and 5 s later. The log has a line when the calls begin to fail, one
         each minute, and one when they succeed again.
 
-        - `call`: makes the request, and may be made again although the one before has arrived. Until it succeeds, the job writes no other batch.
+        - `call`: makes the request, and may be made again although the one before has arrived. The job writes no other
+          batch until it succeeds.
         - `on`: the classes of errors after which a call may succeed later, such as `httpx.TransportError`. TransientError is always one.
         - `service`: what is called, for the log and the error.
 

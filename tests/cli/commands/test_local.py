@@ -139,7 +139,7 @@ def test_a_schedule_is_played_and_its_records_can_be_judged(tmp_path):
         'seconds = 0.2\nkeys = 2\nshards = 1\n[[step]]\nat = 0.1\nfaults = "slow=0"\nseconds = 0.05\n'
     )
     with running_endpoint("--schedule", str(tmp_path / "mine.toml")) as (process, url):
-        told = [process.stderr.readline() for _ in range(4)]
+        told = [process.stderr.readline() for _ in range(3)]
         client = boto3.client("kinesis", endpoint_url=url, region_name="us-east-1", **KEYS)
         start = {"ShardId": "shardId-000000000000", "ShardIteratorType": "TRIM_HORIZON"}
         iterator = client.get_shard_iterator(StreamName="orders", **start)["ShardIterator"]
