@@ -12,9 +12,11 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.cli.commands.positions import file_transfer, stored_states
+from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.positions.job_positions import job_and_lister
 from recordpublisher.plugins.positions.reset import PositionsReset, reset_target
+from recordpublisher.plugins.sinks.sql import SqlSink
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
 from fakes import memory_streams
@@ -186,10 +188,64 @@ async def test_a_group_is_not_reset_while_a_worker_runs(job, put):
     assert await read(elastic) == []
 
 
-async def test_the_positions_of_a_group_in_its_sink_are_not_reset_in_place(job, tmp_path):
-    of_sink = {"flink.sink": "jsonl", "flink.sink.jsonl.path": f"{tmp_path}/rows"}
-    with pytest.raises(rp.StateError, match="its sink keeps with its rows cannot be reset"):
-        await reset(rp.Properties({**job, **GROUP, **of_sink}), "LATEST")
+def of_jsonl(folder):
+    return {"flink.sink": "jsonl", "flink.sink.jsonl.path": f"{folder}/rows"}
+
+
+def of_sql(folder):
+    return {"flink.sink": "sql", "flink.sink.sql.uri": f"sqlite:///{folder}/rows.db", "flink.sink.sql.table": "t"}
+
+
+def lines_of(folder):
+    return sorted(line for each in (folder / "rows").rglob("*.jsonl") for line in each.read_text().splitlines())
+
+
+def rows_of(folder):
+    with closing(sqlite3.connect(folder / "rows.db")) as database:
+        return sorted(row for (row,) in database.execute("select data from t"))
+
+
+async def run_to_tip(job):
+    async with rp.DataFetcher(job["flink.streams"], job) as fetcher:
+        return (await fetcher.run_bounded(stop_at_tip=True)).records
+
+
+@pytest.mark.parametrize(("sink", "written"), [(of_jsonl, lines_of), (of_sql, rows_of)])
+async def test_the_positions_of_a_group_with_the_rows_of_its_sink_are_reset(job, put, tmp_path, sink, written):
+    with closing(sqlite3.connect(tmp_path / "rows.db")) as database:
+        database.execute("create table t (data text)")
+    elastic = rp.Properties({**job, **GROUP, **sink(tmp_path), "flink.job.name": "shop"})
+    put(b"1")
+    put(b"2", SECOND)
+    assert await run_to_tip(elastic) == 2
+
+    await reset(elastic, "TRIM_HORIZON", SECOND)
+    assert await run_to_tip(elastic) == 1
+    await reset(elastic, "TRIM_HORIZON")
+    assert [await run_to_tip(elastic) for _ in range(2)] == [2, 0]
+    await reset(elastic, "LATEST")
+    put(b"3")
+    assert await run_to_tip(elastic) == 1
+    if sink is of_sql:
+        assert written(tmp_path) == [b"1", b"1", b"2", b"2", b"2", b"3"]
+    else:
+        assert len({*written(tmp_path)}) == 3
+
+
+async def test_a_suspended_worker_commits_no_row_after_a_reset(job, put, tmp_path):
+    elastic = rp.Properties({**job, **GROUP, **of_sql(tmp_path), "flink.job.name": "shop"})
+    put(b"1")
+    await run_to_tip(elastic)
+    sink = SqlSink(elastic)
+    entries = GroupStore(sink.entries())
+    async with job_and_lister(elastic) as (positions, _, _):
+        (worker,) = await GroupStore(positions._opened_store()).read_records()
+    assert not (await entries.read_part(worker, 0)).document.is_sealed
+
+    await reset(elastic, "TRIM_HORIZON")
+
+    assert (await entries.read_part(worker, 0)).document.is_sealed
+    await sink.close()
 
 
 async def test_positions_with_the_rows_of_a_sink_are_reset_there(job, put, tmp_path):

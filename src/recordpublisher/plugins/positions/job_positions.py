@@ -135,9 +135,16 @@ class JobPositions:
             return
         if found.document.alone is None:
             await end_group(group, self._lease_settings)
+            await self._seal_entries(group)
             found = await group.read_table()
             assert found is not None  # The lease table is never deleted.
         await self._store_over(store, found, states)
+
+    async def _seal_entries(self, group: GroupStore) -> None:
+        """Let the group's former workers, which may be suspended, commit no more rows. Later workers publish what these have committed."""
+        if (entries := entry_store_of(self._sink)) is not None:
+            for worker in await group.read_records(consistent=True):
+                await seal_part(GroupStore(entries), worker, 0)
 
     async def _store_in_sink(self, sink: Sink, states: Mapping[str, ShardState]) -> None:
         with naming_sink(sink, "open"):

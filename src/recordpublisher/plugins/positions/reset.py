@@ -57,14 +57,9 @@ class PositionsReset:
     async def plan(self) -> list[ImportedPosition]:
         """Return the positions from which the job would continue, for all shards. A `note` marks the shards that are reset.
 
-        Raises: StateError if the job has no positions, or keeps them where only the job can write them, or if the listing of a stream has
-        no shard or lacks one that exists; ConfigurationError if a shard is unknown, or the time is in the future.
+        Raises: StateError if the job has no positions, or if the listing of a stream has no shard or lacks one that exists;
+        ConfigurationError if a shard is unknown, or the time is in the future.
         """
-        if self.job.are_kept_with_rows and await self.job.is_of_a_group():
-            raise StateError(
-                "positions of a group that its sink keeps with its rows cannot be reset: give the job a new name "
-                "or a new place for its rows"
-            )
         try:
             stored = (await self.job.load()).merged
         except MissingPositionsError:  # Every shard gets a position, so none needs the old one.
@@ -190,7 +185,7 @@ async def reset_positions(
     it was read to its end. Later writes of running processes fail.
 
     Raises: ConfigurationError if a property, `to` or a shard id is invalid; StateError if the job has no positions, if a worker of the
-    group is running, if a group's positions are stored with its rows, or if the listing of a stream has no shard or lacks one that exists;
+    group is running, or if the listing of a stream has no shard or lacks one that exists;
     KinesisError if the shards cannot be listed.
     """
     start, properties = reset_target(to, "to"), Properties(properties)
