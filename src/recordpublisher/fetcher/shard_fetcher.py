@@ -503,7 +503,9 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
             checkpointer=checkpointer,
             dead_letters=dead_letters,
             gaps=gaps,
-            status_logger=StatusLogger(table, alignment, emitter.local_watermark, clock, readers.line_of),
+            status_logger=StatusLogger(
+                table, alignment, emitter.local_watermark, clock, readers.line_of, lambda: emitter.records
+            ),
             view=WorkerView(
                 table,
                 tracker,

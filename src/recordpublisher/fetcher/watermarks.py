@@ -104,7 +104,7 @@ class Alignment:
         can_emit = bool(entry.reading.queue) and may_emit
         self._next_shards.set(entry.key, self._order(entry, watermark) if can_emit else None)
         self._stragglers.set(
-            entry.key, watermark if can_emit and entry.status.is_straggler and self._has_limit else None
+            entry.key, watermark if can_emit and entry.status.is_straggler and self.has_limit else None
         )
         self._update_held_time(entry, watermark)
 
@@ -181,7 +181,8 @@ class Alignment:
         return limit if self._until_event_time is None else min(limit, self._until_event_time)
 
     @property
-    def _has_limit(self) -> bool:
+    def has_limit(self) -> bool:
+        """Whether records above a time are held back: with a lookahead, or in a run until an event time."""
         return self._lookahead is not None or self._until_event_time is not None
 
     def _order(self, entry: ShardEntry, watermark: int | None) -> float:
@@ -192,7 +193,7 @@ class Alignment:
         """
         if watermark is None:
             return BEFORE_ALL_WATERMARKS
-        if self._has_limit:
+        if self.has_limit:
             return self._order_of_straggler(watermark) if entry.status.is_straggler else watermark
         turn = self._next_shards.value(entry.key)
         return next(self._turns) if turn is None or turn == BEFORE_ALL_WATERMARKS else turn
@@ -207,7 +208,7 @@ class Alignment:
 
     def _update_held_time(self, entry: ShardEntry, watermark: int | None) -> None:
         """Note whether alignment holds the shard back now. While it does, the shard gets no extra memory (P6)."""
-        is_held = self._has_limit and watermark is not None and watermark > self._limit(self._tracker.current())
+        is_held = self.has_limit and watermark is not None and watermark > self._limit(self._tracker.current())
         entry.status.set_held(is_held, self._clock.monotonic())
 
 

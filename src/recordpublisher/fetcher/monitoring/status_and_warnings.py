@@ -1,13 +1,15 @@
 """Logs the status of a fetcher once a minute, and warns if shards cannot be read or alignment stalls, with the reason (A1, W12)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.log_fields import counted, log_extra
 from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.job_properties import MAX_LAG
+from recordpublisher.publishers.retry import duration_words
 
+from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
 from ..watermarks import Alignment, LocalWatermark
 from .shard_view import unread_ms
@@ -26,7 +28,8 @@ MINUTE = 60.0
 class StatusLogger:
     """Logs the status of a worker once a minute, and warnings about slow alignment and unread shards. Checked at each heartbeat.
 
-    `line_of`: returns the line of a plugin's code at which the publisher of a shard (`Shard.key`) waits, or "".
+    - `line_of`: returns the line of a plugin's code at which the publisher of a shard (`Shard.key`) waits, or "".
+    - `written`: returns how many records were written to the sink.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class StatusLogger:
         local: LocalWatermark,
         clock: Clock,
         line_of: Callable[[str], str] = lambda key: "",
+        written: Callable[[], int] = lambda: 0,
     ) -> None:
         self._table = table
         self._alignment = alignment
@@ -44,6 +48,7 @@ class StatusLogger:
         self._line_of = line_of
         self._quiet_ms = QUIET_MS
         """How long a shard must be quiet for the next line about it (ms)."""
+        self._written, self._written_before = written, 0
         self._global_watermark: int | None = None
         self._last_status = self._last_warning = clock.monotonic()
         self._stalled_since = self._slow_since = clock.monotonic()
@@ -124,15 +129,21 @@ class StatusLogger:
 
     def _log_status(self, held: int) -> None:
         entries = [entry for entry in self._table if entry.is_open]
-        idle = sum(not entry.is_active for entry in entries)
+        written, before = self._written(), self._written_before
+        self._written_before = written
+        behind_ms = max((entry.metrics.millis_behind_latest for entry in entries), default=-1)
         log.info(
-            "local watermark %s, global watermark %s, %d open shards, %d idle, %d held back",
+            "%s read, %s written since the last such line, %s behind the tip, watermark %s%s",
+            counted(len(entries), "open shard"),
+            counted(written - before, "record"),
+            "not known how far" if behind_ms < 0 else duration_words(behind_ms / 1000),
             _time_of(self._local.value),
-            _time_of(self._alignment.global_watermark),
-            len(entries),
-            idle,
-            held,
+            self._alignment_words(entries, held) if self._alignment.has_limit else "",
         )
+
+    def _alignment_words(self, entries: Sequence[ShardEntry], held: int) -> str:
+        idle = sum(not entry.is_active for entry in entries)
+        return f", global watermark {_time_of(self._alignment.global_watermark)}, {idle} idle, {held} held back"
 
     def _warn_stalled(self, held: int, seconds: float) -> None:
         log.warning(

@@ -19,7 +19,7 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, SINK, STATE_URI
+from recordpublisher.publishers.properties.job_properties import SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import (
@@ -174,14 +174,6 @@ class JobPositions:
             if entries is not None:
                 await seal_part(GroupStore(entries), alone.worker, 0)
         await store_as_group(store, states, found)
-
-    async def is_of_a_group(self) -> bool:
-        """Return whether the job's properties or its stored positions are a group's. Raises: StateError if the positions cannot be read."""
-        if self._properties.value(JOB_WORKERS) == "GROUP":
-            return True
-        store = self._entries or self._existing_store()
-        found = None if store is None else await GroupStore(store, self.heartbeat_seconds).read_table()
-        return found is not None and found.document.alone is None
 
     async def close(self) -> None:
         """Close what was opened."""
