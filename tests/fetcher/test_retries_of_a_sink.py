@@ -104,3 +104,67 @@ async def test_without_a_job_a_call_is_retried_too():
     )
     await context.retry(lambda: service.post([1]))
     assert service.rows == [1]
+
+
+class RejectingSink(rp.Sink):
+    async def open(self, context):
+        self.context = context
+
+    async def write(self, batch):
+        await self.context.reject_all([(batch.slice(at, at + 1), "too long") for at in range(len(batch))])
+
+
+def test_a_dead_letter_sink_waits_for_its_service_as_long_as_the_job_outlasts_an_outage():
+    async def story():
+        service = Service(asyncio.get_running_loop().time() + 300, rp.TransientError("POST", "503", "away"))
+        await read(source_of(1, 2), RejectingSink(), dead_letters=ServiceSink(service))
+        return service
+
+    assert len(run_virtual(story()).rows) == 2
+
+
+def test_a_dead_letter_sink_gets_only_the_drain_timeout_after_a_stop():
+    async def story():
+        loop = asyncio.get_running_loop()
+        letters = ServiceSink(Service(1e9, rp.TransientError("POST /rows", "503", "away")))
+        fetcher = make_fetcher(source_of(1), RejectingSink(), {"flink.job.drain.timeout": "10s"}, dead_letters=letters)
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run_bounded(Bounds()))
+        await asyncio.sleep(5)
+        fetcher.stop()
+        stopped_at = loop.time()
+        with pytest.raises(rp.RetriesExhaustedError, match="POST /rows failed"):
+            await running
+        await fetcher.close()
+        return loop.time() - stopped_at
+
+    assert 5 <= run_virtual(story()) <= 15.1
+
+
+class FlushingSink(ServiceSink):
+    """Calls its service in `flush`."""
+
+    async def write(self, batch):
+        self.batch = batch
+
+    async def flush(self, checkpoint):
+        if getattr(self, "batch", None) is not None:
+            await super().write(self.batch)
+
+
+def test_a_stop_during_the_last_flush_of_a_bounded_run_gives_the_service_only_the_drain_timeout():
+    async def story():
+        loop = asyncio.get_running_loop()
+        sink = FlushingSink(Service(1e9, rp.TransientError("POST /rows", "503", "away")))
+        fetcher = make_fetcher(source_of(1), sink, {"flink.job.drain.timeout": "10s"})
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run_bounded(Bounds(max_records=1)))
+        await asyncio.sleep(60)
+        fetcher.stop()
+        stopped_at = loop.time()
+        with pytest.raises(rp.RetriesExhaustedError, match="POST /rows failed"):
+            await running
+        await fetcher.close()
+        return loop.time() - stopped_at
+
+    assert 5 <= run_virtual(story()) <= 15.1

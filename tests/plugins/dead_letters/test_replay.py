@@ -1,5 +1,6 @@
 """Dead letters are replayed from each place once; what fails again stays."""
 
+import asyncio
 import json
 import sys
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.dead_letters.queue_letters import QueueLetters
 from recordpublisher.plugins.dead_letters.replay import (
@@ -350,3 +352,35 @@ def test_a_folder_that_no_letter_has_made_yet_has_none_and_a_mistyped_path_is_an
     assert run_virtual(numbers()) == []
     with pytest.raises(rp.ConfigurationError, match="the folder with the dead letters"):
         letters_in(tmp_path / "mistyped" / "letters")
+
+
+class SinkOfAServiceThatIsAway(rp.Sink):
+    """Its service answers after five minutes."""
+
+    def __init__(self):
+        self.rows = []
+
+    async def open(self, context):
+        self.context, self.back_at = context, asyncio.get_running_loop().time() + 300
+
+    async def write(self, batch):
+        await self.context.retry(lambda: self.post(batch.data), on=OSError)
+
+    async def post(self, rows):
+        if asyncio.get_running_loop().time() < self.back_at:
+            raise ConnectionError("away")
+        self.rows += rows
+
+
+def test_a_sink_waits_for_its_service_in_a_replay_as_in_the_job(tmp_path):
+    given = rp.Properties({"flink.streams": "s", "flink.sink": "jsonl", "flink.sink.jsonl.path": str(tmp_path)})
+    shard, record = rp.Shard("s", "shardId-000000000000"), rp.UserRecord(b"1", "7", 1.7e9, "k")
+    target = JobTarget(given)
+    target._sink = sink = SinkOfAServiceThatIsAway()
+
+    async def story():
+        async with target:
+            await target.replay([DeadLetter(shard, record, "")])
+
+    run_virtual(story())
+    assert sink.rows == [b"1"]

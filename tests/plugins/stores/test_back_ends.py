@@ -37,4 +37,4 @@ def test_a_list_of_forms_has_an_or_before_the_last():
 
 def test_a_scheme_that_is_not_in_the_table_is_the_name_of_a_plugins_store():
     found = back_end_of("vault+tls://orders")
-    assert (found.name, found.form, found.has_claims, found.is_local) == ("vault", "vault:...", True, False)
+    assert (found.name, found.form, found.has_claims, found.is_local) == ("vault", "vault://...", True, False)

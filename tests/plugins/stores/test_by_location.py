@@ -9,6 +9,7 @@ from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.plugins.host.manager import load_registry
 from recordpublisher.plugins.sinks.tables.table_storage import TableStorage
 from recordpublisher.plugins.stores import by_location
+from recordpublisher.plugins.stores.back_ends import FOLDER, back_end_of
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.durable_files import path_of
 from recordpublisher.plugins.stores.read_claim_store import BatchId, read_claim_store_of
@@ -143,6 +144,22 @@ def test_the_claims_of_a_query():
 
 @pytest.mark.usefixtures("registry")
 def test_its_form_is_among_the_valid_ones():
-    with pytest.raises(rp.ConfigurationError, match=r"Valid: a folder, .* or vault:\.\.\.") as raised:
+    with pytest.raises(rp.ConfigurationError, match=r"Valid: a folder, .* or vault://\.\.\.") as raised:
         conditional_store_of("pigeon://x", "uri", rp.Properties())
     assert "no store of that name is installed" in str(raised.value)
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.parametrize("location", ["vault:orders", "VAULT:orders"])
+def test_its_location_without_slashes_is_not_taken_for_a_folder(location, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(rp.ConfigurationError, match=r"uri.*'vault:orders'.*vault://\.\.\."):
+        conditional_store_of(location.lower(), "uri", rp.Properties())
+    with pytest.raises(rp.ConfigurationError):
+        conditional_store_of(location, "uri", rp.Properties())
+
+
+@pytest.mark.parametrize("location", ["FILE:/state", "File:///state"])
+def test_the_case_of_a_file_uri_does_not_matter(location):
+    assert path_of(location, "key") == "/state"
+    assert back_end_of(location) is FOLDER

@@ -372,26 +372,26 @@ def _state_of(option: str, entry: object) -> ShardState:
 def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
     """Return the state from an object that a Spark connector of qubole or awslabs has stored (an iterator type and its position)."""
     kind, at = str(entry.get("iteratorType", "")).upper(), str(entry.get("iteratorPosition", ""))
+    # The last time at which nothing can have been lost, which `rp.spark.read_positions` adds.
+    given_ms = entry.get("seenMs")
+    seen_ms = given_ms if isinstance(given_ms, int) else None
     if kind == _SHARD_END:
-        return ShardState(StartingPosition.trim_horizon(), ended=True)
+        return ShardState(StartingPosition.trim_horizon(), ended=True, seen_ms=seen_ms)
     if kind not in list(PositionType):
         valid = f"an iteratorType of {', '.join(PositionType)}, {_SHARD_END}"
         raise ConfigurationError(option, json.dumps(entry), valid)
     if kind in (PositionType.TRIM_HORIZON, PositionType.LATEST):
-        return ShardState(StartingPosition(PositionType(kind)))
+        return ShardState(StartingPosition(PositionType(kind)), seen_ms=seen_ms)
     number = position_of(option, at, f"an iteratorPosition of digits for {kind}")
     if kind == PositionType.AT_TIMESTAMP:
-        return ShardState(StartingPosition.at_timestamp(time_ms(option, number, "an iteratorPosition in epoch ms")))
+        time = time_ms(option, number, "an iteratorPosition in epoch ms")
+        return ShardState(StartingPosition.at_timestamp(time), seen_ms=seen_ms)
     if kind == PositionType.AT_SEQUENCE_NUMBER:
-        return ShardState(StartingPosition(PositionType.AT_SEQUENCE_NUMBER, number))
+        return ShardState(StartingPosition(PositionType.AT_SEQUENCE_NUMBER, number), seen_ms=seen_ms)
     sub_sequence = str(entry.get("subSequenceNumber", WHOLE_RECORD))
     is_inside = sub_sequence.isdecimal() and str(entry.get("isLast", "true")).lower() == "false"
     after = SequenceNumber(number, int(sub_sequence) if is_inside else WHOLE_RECORD)
-    # The last time at which nothing can have been lost, which `rp.spark.read_positions` adds.
-    seen_ms = entry.get("seenMs")
-    return ShardState(
-        StartingPosition.trim_horizon(), position=after, seen_ms=seen_ms if isinstance(seen_ms, int) else None
-    )
+    return ShardState(StartingPosition.trim_horizon(), position=after, seen_ms=seen_ms)
 
 
 # AloneWorkerPort is the port through which the fetcher uses the worker of a job that runs alone (`fetcher/elastic/alone_worker.py`).

@@ -198,8 +198,11 @@ class RunCompletion:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the run ends by `stop`, by `max_time` or by an error, so that it must not wait for long."""
-        if self._reason is None or not self._reason.done() or self._reason.cancelled():
+        """Whether the run ends by `stop`, by `max_time` or by an error, so that it must not wait for long.
+
+        That is so too if `stop` was called after a bound had ended the run, while its last checkpoint is taken.
+        """
+        if self._is_stopped or self._reason is None or not self._reason.done() or self._reason.cancelled():
             return self._is_stopped
         return self._reason.exception() is not None or self._reason.result() in (EndReason.STOPPED, EndReason.MAX_TIME)
 

@@ -54,8 +54,11 @@ class DeadLetterHandler:
         State that the dead-letter sink returns is ignored, because that sink does not store the job's positions.
         """
         if self._sink is not None:
+            of_letters = SinkContext(
+                job.streams, outages=job.outages, drain_seconds=job.drain_seconds, is_stopping=job.is_stopping
+            )
             with _as_dead_letter_sink(self._sink, "open"):
-                await self._sink.open(SinkContext(job.streams))
+                await self._sink.open(of_letters)
         return replace(
             job,
             reject=self.handle_rejected,

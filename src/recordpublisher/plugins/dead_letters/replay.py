@@ -136,7 +136,11 @@ class JobTarget:
 
     async def __aenter__(self) -> Self:
         context = SinkContext(
-            streams=self._streams, reject=self._reject_one, reject_together=self._reject, value_type=self._value_type
+            streams=self._streams,
+            reject=self._reject_one,
+            reject_together=self._reject,
+            outages=self._outages,
+            value_type=self._value_type,
         )
         await self._sink.open(context)
         return self

@@ -8,7 +8,7 @@ import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -27,6 +27,7 @@ from recordpublisher.plugins.sinks.kinesis.pending_records import (
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.retry import RetryPolicy
 from recordpublisher.publishers.shards import Shard, stream_name
 
 
@@ -354,13 +355,23 @@ class RejectedRows:
     - `make_sink`: makes the dead-letter sink; None if such rows are only counted.
     - `where`: names the task in dead letters.
     - `scope`: makes its row ids different from the row ids of other tasks.
+    - `outages`: how the dead-letter sink retries the calls of its service.
     """
 
-    def __init__(self, make_sink: Callable[[], Sink] | None, task: int, where: str, scope: str) -> None:
+    def __init__(
+        self,
+        make_sink: Callable[[], Sink] | None,
+        task: int,
+        where: str,
+        scope: str,
+        outages: RetryPolicy | None = None,
+    ) -> None:
         self._make_sink = make_sink
         self._task = task
         self._where = where
         self._ids = RowIds(scope)
+        context = SinkContext(request_checkpoint=self._request_flush)
+        self._context = context if outages is None else replace(context, outages=outages)
         self._pending: deque[tuple[str, FailedRecord]] = deque()
         self._sink: Sink | None = None
         self._needs_flush = False
@@ -402,7 +413,7 @@ class RejectedRows:
         """Make and open the dead-letter sink, and return it."""
         assert self._make_sink is not None
         self._sink = self._make_sink()
-        await self._sink.open(SinkContext(request_checkpoint=self._request_flush))
+        await self._sink.open(self._context)
         return self._sink
 
     def _request_flush(self) -> None:

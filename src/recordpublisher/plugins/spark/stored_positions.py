@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from recordpublisher.fetcher.checkpoints.starts import last_seen_ms
+from recordpublisher.fetcher.shards.read_state import latest
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import PositionType
@@ -52,17 +53,20 @@ def read_positions(spark: Any, checkpoint: str, options: Mapping[str, object]) -
 def position_to_json(state: ShardState) -> dict[str, object]:
     """Return the position of a shard as an iterator type and its position, a form that `startingPosition` takes for each shard."""
     if state.ended:
-        return {"iteratorType": "SHARD_END"}
+        # The time until which the shard was open: its children have no older record, and were not read before.
+        open_ms = latest(state.arrival_ms, state.seen_ms)
+        return {"iteratorType": "SHARD_END", **({"seenMs": open_ms} if open_ms else {})}
+    # Without this time a quiet shard, whose last record is past retention, would count as one that has lost records; and a shard without a
+    # record would not be checked for records that have come and gone since then.
+    seen = {"seenMs": seen_ms} if (seen_ms := last_seen_ms(state)) else {}
     at = state.starting_position(use_continuation=False)
     if at.type is PositionType.AT_TIMESTAMP:
-        return {"iteratorType": at.type.value, "iteratorPosition": str(at.timestamp_ms)}
+        return {"iteratorType": at.type.value, "iteratorPosition": str(at.timestamp_ms), **seen}
     if state.position is None:
         given = {} if at.sequence_number is None else {"iteratorPosition": at.sequence_number}
-        return {"iteratorType": at.type.value, **given}
+        return {"iteratorType": at.type.value, **given, **seen}
     position = state.position
     part = {"subSequenceNumber": position.sub_sequence, "isLast": False} if position.is_inside_aggregate else {}
-    # Without this time a quiet shard, whose last record is past retention, would count as one that has lost records.
-    seen = {"seenMs": seen_ms} if (seen_ms := last_seen_ms(state)) else {}
     after = PositionType.AFTER_SEQUENCE_NUMBER.value
     return {"iteratorType": after, "iteratorPosition": position.sequence, **part, **seen}
 

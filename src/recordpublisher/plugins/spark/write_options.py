@@ -31,6 +31,7 @@ from recordpublisher.publishers.properties.sink_properties import (
 
 from ..host.build_from_properties import build_dead_letter_sink
 from ..sinks.kinesis.sink_settings import KinesisSinkSettings
+from ..stores.back_ends import is_file_uri
 from ..stores.durable_files import path_of
 from .options import SPARK
 from .options.other_connectors import check_unknown_options, options_with_our_keys
@@ -155,7 +156,7 @@ def with_dead_letters(properties: Properties) -> Properties:
             valid = f"deadLetters=<folder> with it, or {DEAD_LETTER_SINK.key}"
             raise ConfigurationError("onFailure", policy, valid, reason="nothing says where the rows go")
         return properties
-    if "://" in folder and not folder.startswith("file:"):
+    if "://" in folder and not is_file_uri(folder):
         valid = f"a folder that every executor sees; for other places onFailure=DEAD_LETTER and {DEAD_LETTER_SINK.key}"
         raise ConfigurationError("deadLetters", folder, valid)
     if properties.is_set(ON_FAILURE) and policy != "DEAD_LETTER":

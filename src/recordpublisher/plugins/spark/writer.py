@@ -27,6 +27,7 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutRecordsResponse, StreamSummary, WritingPort
+from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.shards import Shard
 
 from ..sinks.kinesis.limits import fetch_stream_summary
@@ -48,6 +49,12 @@ from .rows_to_records import (
 )
 from .versions import DataSourceStreamArrowWriter
 from .write_options import WriteOptions, check_folder, dead_letter_sink
+
+
+def rejected_rows(options: WriteOptions, task: int, where: str, scope: str) -> RejectedRows:
+    """Return what keeps the rows that a task could not put. Its dead-letter sink outlasts an outage of `maxOutage`, as the writer does."""
+    properties = options.properties
+    return RejectedRows(dead_letter_sink(properties), task, where, scope, outage_policy(properties))
 
 
 class PatientPort:
@@ -122,9 +129,7 @@ class RowWriter:
             worker_loop(),
             ("write", *self._options.connection_key),
             self._open,
-            None
-            if self._options.on_failure == "FAIL"
-            else RejectedRows(dead_letter_sink(self._options.properties), task, where, scope),
+            None if self._options.on_failure == "FAIL" else rejected_rows(self._options, task, where, scope),
         )
         return TaskCommitMessage(write.run(iterator))
 

@@ -121,10 +121,15 @@ _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
 def back_end_of(location: str) -> BackEnd:
     """Return the back end of a location. A location without a scheme is a path, and an unknown scheme is the name of a plugin's store."""
     found = _SCHEME.match(location)
-    if found is None or location.startswith("file:"):
+    if found is None or is_file_uri(location):
         return FOLDER
     scheme = found[1].partition("+")[0].lower()
-    return BY_SCHEME.get(scheme) or BackEnd(name=scheme, form=f"{scheme}:...")
+    return BY_SCHEME.get(scheme) or BackEnd(name=scheme, form=f"{scheme}://...")
+
+
+def is_file_uri(location: str) -> bool:
+    """Return whether a location is a `file:` URI, in any case of letters, and not a path."""
+    return location[:5].lower() == "file:"
 
 
 def forms_of(back_ends: Iterable[BackEnd], *more: str, folder: str = FOLDER.form) -> str:

@@ -28,9 +28,14 @@ def conditional_store_of(
     stores, name = (registry or load_registry()).stores, back_end_of(location).name
     built_in = [each for each in BACK_ENDS.values() if each.has_claims or not is_for_claims]
     of_plugins = [known for known in stores.names() if known not in BACK_ENDS]
+    forms = forms_of(built_in, *(f"{known.lower()}://..." for known in of_plugins))
     if name.lower() not in {known.lower() for known in (*(each.name for each in built_in), *of_plugins)}:
-        forms = forms_of(built_in, *(f"{known.lower()}:..." for known in of_plugins))
         raise ConfigurationError(key, location, forms, reason=REFUSED_SCHEMES.get(name) or stores.why_absent())
+    scheme, colon, _ = location.partition(":")
+    if colon and name == FOLDER.name and scheme.lower() in map(str.lower, of_plugins):
+        # Without this, the positions would be in a folder of that name, below the folder in which the process runs.
+        reason = f"the scheme of the store {scheme.upper()} needs :// behind it"
+        raise ConfigurationError(key, location, forms, reason=reason)
     return stores.make(name, key, location, key, properties)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from recordpublisher.publishers.errors import ConfigurationError
 
-from .back_ends import BY_SCHEME, FOLDER, REFUSED_SCHEMES
+from .back_ends import BY_SCHEME, FOLDER, REFUSED_SCHEMES, is_file_uri
 
 _KNOWN_SCHEMES = "|".join(({*BY_SCHEME} - {*FOLDER.schemes}) | {*REFUSED_SCHEMES, "http", "https"})
 _LIKE_A_URI = rf"(?P<scheme>{_KNOWN_SCHEMES}|\w+(?=://))(\+\w+)?(:|//)|(?![a-z]:[/\\]).*:.*@"
@@ -100,7 +100,7 @@ def path_of(location: str, key: str) -> str:
     Raises: ConfigurationError if the location is not a path or file: URI. A location that looks like another kind of URI is refused
     as well, because its password would otherwise become the name of a folder.
     """
-    if not location.startswith("file:"):
+    if not is_file_uri(location):
         if (like := re.match(_LIKE_A_URI, location, re.IGNORECASE)) is not None:
             meant = BY_SCHEME.get((like["scheme"] or "").lower())
             reason = (

@@ -153,6 +153,22 @@ def test_a_record_that_can_never_be_handled_is_not_handled_again():
     assert run_virtual(job()) == ([b"0", b"1"], 1)
 
 
+def test_the_error_of_such_a_record_names_no_time_for_which_it_would_be_handled_again():
+    async def job():
+        async def handle(record):
+            raise rp.InvalidRecordError("HTTP 422")
+
+        sink = rp.MapSink(handle, retry_for="15m", clock=VirtualClock())
+        await open_and_write(sink, batch(b"a"))
+        try:
+            await sink.flush()
+        finally:
+            await sink.close()
+
+    with pytest.raises(rp.SinkError, match=r"after 1 attempt: .*HTTP 422; on_failure=SKIP or DEAD_LETTER continues"):
+        run_virtual(job())
+
+
 def test_on_failure_skip_counts_the_record_and_continues(caplog):
     async def job():
         async def handle(record):

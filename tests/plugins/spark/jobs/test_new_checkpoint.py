@@ -7,7 +7,7 @@ import json
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.starts import states_by_shard
+from recordpublisher.fetcher.checkpoints.starts import last_seen_ms, states_by_shard
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.stored_positions import position_to_json
 from recordpublisher.publishers.errors import ConfigurationError, StateError
@@ -29,7 +29,10 @@ OLDEST = StartingPosition.trim_horizon()
         ShardState(OLDEST, position=SequenceNumber("495903")),
         ShardState(OLDEST, position=SequenceNumber("495903", 7)),
         ShardState(OLDEST, position=SequenceNumber("495903"), seen_ms=1_772_323_200_123),
+        ShardState(OLDEST, seen_ms=1_772_323_200_123),
+        ShardState(StartingPosition.at_timestamp(1_772_323_200_123), seen_ms=1_772_323_300_000),
         ShardState(OLDEST, ended=True),
+        ShardState(OLDEST, ended=True, seen_ms=1_772_323_200_123),
     ],
     ids=lambda state: str(state.position or state.start.type),
 )
@@ -41,6 +44,13 @@ def test_each_position_of_a_shard_is_a_start_of_the_new_query(state):
 def test_the_last_time_at_the_tip_goes_with_the_position_which_may_itself_be_past_retention():
     state = ShardState(OLDEST, position=SequenceNumber("495903"), arrival_ms=1_000, tip_ms=3_000, seen_ms=2_000)
     assert position_to_json(state)["seenMs"] == 3_000
+
+
+@pytest.mark.parametrize("start", [OLDEST, StartingPosition.at_timestamp(1_000)])
+def test_the_last_time_at_the_tip_of_a_shard_without_a_record_goes_too_so_that_a_loss_is_noticed(start):  # S5
+    text = json.dumps({"shardId-1": position_to_json(ShardState(start, tip_ms=3_000, seen_ms=2_000))})
+    (state,) = states_by_shard("startingPosition", text, ["orders"]).values()
+    assert last_seen_ms(state) == 3_000
 
 
 def test_a_start_at_a_record_is_a_start_at_that_record():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
 from contextlib import ExitStack
@@ -9,12 +10,15 @@ from contextlib import ExitStack
 import pyarrow as pa
 import pytest
 
+import recordpublisher as rp
 from recordpublisher.plugins.sinks.kinesis.pending_records import FailedRecord
+from recordpublisher.plugins.spark import writer
 from recordpublisher.plugins.spark.python_worker import WorkerLoop
 from recordpublisher.plugins.spark.rows_to_records import IdField, RejectedRows, RowIds, RowsToRecords, WriteColumns
 from recordpublisher.plugins.spark.write_options import WriteOptions, dead_letter_sink
-from recordpublisher.plugins.spark.writer import TaskWrite, WriterPool
+from recordpublisher.plugins.spark.writer import TaskWrite, WriterPool, rejected_rows
 from recordpublisher.publishers.errors import SinkError
+from recordpublisher.testing import run_virtual
 
 from fakes.writable_stream import FakeKinesis
 
@@ -33,7 +37,7 @@ class Job:
         where, scope = f"task {task} of batch 7", f"query/7/{task}"
         stream = "out" if columns.stream is None else None
         ids = (None, None) if id_field is None else (RowIds(scope), IdField(id_field))
-        rejected = RejectedRows(dead_letter_sink(self.options.properties), task, where, scope)
+        rejected = rejected_rows(self.options, task, where, scope)
         rows = RowsToRecords(columns, stream, *ids)
         return TaskWrite(task, 0, where, rows, self.loop, ("write",), self.make, rejected).run(batches)
 
@@ -151,3 +155,34 @@ def test_a_row_with_empty_data_has_no_room_for_an_id_either(job, tmp_path, optio
     figures = writing.run([rows(b'{"n": 1}', data, b'{"n": 3}')], id_field="id")
     assert sorted(json.loads(data)["n"] for _, data in writing.fake.user_records()) == [1, 3]
     assert (figures.records, figures.given_up) == (2, 1)
+
+
+class SinkOfAServiceThatIsAway(rp.Sink):
+    """Its service answers after five minutes."""
+
+    def __init__(self):
+        self.rows = []
+
+    async def open(self, context):
+        self.context, self.back_at = context, asyncio.get_running_loop().time() + 300
+
+    async def write(self, batch):
+        await self.context.retry(lambda: self.post(batch.data), on=OSError)
+
+    async def post(self, rows):
+        if asyncio.get_running_loop().time() < self.back_at:
+            raise ConnectionError("away")
+        self.rows += rows
+
+
+def test_dead_letters_wait_for_their_service_as_the_rows_wait_for_kinesis(monkeypatch):
+    sink = SinkOfAServiceThatIsAway()
+    monkeypatch.setattr(writer, "dead_letter_sink", lambda properties: lambda: sink)
+
+    async def story():
+        rejected = rejected_rows(WriteOptions.parse({"stream": "out", "maxoutage": "10m"}), 3, "task 3", "query/7/3")
+        rejected.add("out", FailedRecord(b"x", "k", None, "code", "words"))
+        await rejected.wait_until_stored()
+
+    run_virtual(story())
+    assert len(sink.rows) == 1

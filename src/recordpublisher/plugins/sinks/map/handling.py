@@ -477,8 +477,9 @@ class RecordHandling:
         message = f"{item} cannot be handled: {reason}"
         key, is_told = item.batch.records.shard.key, reason == item.told
         log_user_error(log, error, message, key, item.record.sequence_number, is_told=is_told)
-        remedy = (
-            "retry_for handles it again for longer (in a file flink.sink.map.retry.for); "
+        is_final = issubclass(type(error), InvalidRecordError)
+        longer = "retry_for handles it again for longer (in a file flink.sink.map.retry.for); "
+        remedy = ("" if is_final else longer) + (
             "on_failure=SKIP or DEAD_LETTER continues without it (in a file flink.sink.map.on.failure)"
         )
         attempts = counted(item.attempts, "attempt")
