@@ -164,7 +164,10 @@ class RecordSource(AsyncPort, ABC):
         """Release what the source has opened. Called once, after every reader has stopped."""
 
     async def endpoint_url(self) -> str | None:
-        """Return the URL that the source calls, for `recordpublisher doctor`; None, the default, if it is unknown."""
+        """Return the URL that the source calls, for `recordpublisher doctor`; None, the default, if it is unknown.
+
+        A URL without a host, such as `file:///var/log`, is shown, and no connection is checked.
+        """
         return None
 
     def checks(self, stream: str) -> Checks:
