@@ -305,9 +305,9 @@ class QueueSource(RecordSource):
     """How long a received record is hidden from other receivers (seconds). A source sets it to the time of its queue."""
     most_receivers: int = 1
     """How many calls of `receive` may run at a time. A job begins with one, and uses more if many records wait."""
-    full_receive: ClassVar[int] = 10
+    full_receive: int = 10
     """How many records one receive returns at most. If it returns this many, more are probably waiting."""
-    full_bytes: ClassVar[float] = inf
+    full_bytes: float = inf
     """How many payload bytes in a response mean that more records are waiting, for a source whose responses are limited in bytes."""
 
     async def open(self) -> None:

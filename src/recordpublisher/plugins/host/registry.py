@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -202,7 +202,7 @@ class NameTable(Generic[T]):
 class Registrar(Protocol[T_contra]):
     """The argument of every hook: a plugin adds its names to it."""
 
-    def add(self, name: str, provided: Callable[..., T_contra] | str) -> None:
+    def add(self, name: str, provided: type[T_contra] | str) -> None:
         """Register a class under `name` (case-insensitive). A class given as `"package.module:Class"` is imported at its first use."""
 
 
