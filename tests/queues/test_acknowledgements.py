@@ -435,3 +435,25 @@ def test_a_stop_while_the_sinks_store_is_away_takes_the_drain_timeout_and_not_th
     left, ended_at = run_virtual(job())
     assert left == 20
     assert 80 <= ended_at < 95
+
+
+class RejectingSink(rp.MemorySink):
+    """Rejects each record."""
+
+    async def open(self, context):
+        self._context = context
+
+    async def write(self, batch):
+        await self._context.reject(batch.slice(0, 1), "refused")
+
+
+def test_the_error_of_a_rejected_record_names_no_command_that_queues_refuse():
+    queue = FakeQueue()
+    queue.put(1, 2)
+
+    with pytest.raises(rp.SinkError, match="cannot be written: refused") as raised:
+        run_virtual(work(queue, RejectingSink()))
+
+    assert "recordpublisher tail" not in str(raised.value)
+    assert "flink.deserializer.error = DEAD_LETTER" in str(raised.value)
+    assert "`recordpublisher dead-letters show`" in str(raised.value)

@@ -145,6 +145,49 @@ def lambda_handlers() -> None:
     rp.lambda_handler(handle_anything, {"flink.deserializer": "json"}, ordering="NONE")
 
 
+class OrderQueue(rp.QueueSource):
+    def __init__(self, properties: rp.Properties) -> None:
+        self.visibility_seconds = 60.0
+        self.most_receivers = 2
+        self.full_receive = int(properties.get("orders.receive", "100"))
+        self.full_bytes = 1e6
+
+    async def receive(self, metrics: rp.ShardMetrics) -> list[rp.UserRecord]:
+        return []
+
+    async def acknowledge(self, records: Sequence[rp.UserRecord]) -> list[str]:
+        return []
+
+    async def prolong(self, records: Sequence[rp.UserRecord]) -> list[str]:
+        return []
+
+    async def release(self, records: Sequence[rp.UserRecord]) -> list[str]:
+        return []
+
+
+class OrderDecoder:
+    def __init__(self, properties: rp.Properties) -> None: ...
+
+    def values(self, batch: rp.RecordBatch) -> list[Order]:
+        return []
+
+
+def register_sources(registry: rp.Registrar[rp.QueueSource]) -> None:
+    registry.add("order-queue", OrderQueue)
+
+
+def register_sinks(registry: rp.Registrar[rp.Sink]) -> None:
+    registry.add("orders", OrderSink)
+    registry.add("all", rp.MemorySink)
+    registry.add("later", "orders:Sink")
+    registry.add("made", lambda properties: OrderSink())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    registry.add("other", OrderQueue)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def register_deserializers(registry: rp.Registrar[rp.Deserializer]) -> None:
+    registry.add("orders", OrderDecoder)
+
+
 def refused() -> None:
     refunds = rp.MapSink(handle_refund)
     rp.DataFetcher("orders", deserializer=Order, sink=refunds)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -164,7 +164,10 @@ class RecordSource(AsyncPort, ABC):
         """Release what the source has opened. Called once, after every reader has stopped."""
 
     async def endpoint_url(self) -> str | None:
-        """Return the URL that the source calls, for `recordpublisher doctor`; None, the default, if it is unknown."""
+        """Return the URL that the source calls, for `recordpublisher doctor`; None, the default, if it is unknown.
+
+        A URL without a host, such as `file:///var/log`, is shown, and no connection is checked.
+        """
         return None
 
     def checks(self, stream: str) -> Checks:
@@ -302,9 +305,9 @@ class QueueSource(RecordSource):
     """How long a received record is hidden from other receivers (seconds). A source sets it to the time of its queue."""
     most_receivers: int = 1
     """How many calls of `receive` may run at a time. A job begins with one, and uses more if many records wait."""
-    full_receive: ClassVar[int] = 10
+    full_receive: int = 10
     """How many records one receive returns at most. If it returns this many, more are probably waiting."""
-    full_bytes: ClassVar[float] = inf
+    full_bytes: float = inf
     """How many payload bytes in a response mean that more records are waiting, for a source whose responses are limited in bytes."""
 
     async def open(self) -> None:

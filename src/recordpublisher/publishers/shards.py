@@ -14,6 +14,7 @@ from .errors import ConfigurationError
 MAX_HASH_KEY = 2**128 - 1
 _HASH_KEY_DIGITS = 39
 _NUMBERED = re.compile(r"shardId-\d{12}")
+_RECEIVER = re.compile(r"receiver-\d{3,}")
 _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
 
 
@@ -110,6 +111,16 @@ def stored_shard_from(entries: Mapping[str, Any]) -> Shard:
         hash_range=HashRange(int(start, 16), int(end, 16)),
         stream_arn=entries.get("arn"),
     )
+
+
+def receiver_shard(stream: str, number: int) -> Shard:
+    """Return the shard that stands for a receiver of a queue, which has no shards, in batches, metrics and logs."""
+    return Shard(stream, f"receiver-{number:03}")
+
+
+def is_receiver(shard_id: str) -> bool:
+    """Return whether a shard is a receiver of a queue (`receiver_shard`). Its records have no positions."""
+    return _RECEIVER.fullmatch(shard_id) is not None
 
 
 def stream_of(key: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from .clock import Clock, SystemClock
 from .log_fields import counted, log_extra
+from .shards import is_receiver
 from .user_code import exc_info_for_log
 
 INTERVAL_SECONDS = 60.0
@@ -114,6 +115,11 @@ def log_left_out(log: logging.Logger, reader: str, skipped: Mapping[str, int]) -
 
 def how_to_continue(stream: str, shard_id: str, sequence_number: str) -> str:
     """Return what a person can do about a bad record that ends the job, for a message."""
+    if is_receiver(shard_id):
+        return (
+            "the queue delivers it again later. flink.deserializer.error = DEAD_LETTER (in Python deserializer_error=) stores it for "
+            "`recordpublisher dead-letters show`, in a job with a sink, and SKIP continues without it"
+        )
     # The command shows the record, because it would end the job again at each start. The names of a plugin may need quotes in a shell.
     shown = shlex.join(["recordpublisher", "tail", stream, "--shard", shard_id, "--from", sequence_number, "-n", "1"])
     return (

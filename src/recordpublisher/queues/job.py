@@ -46,7 +46,7 @@ from ..publishers.properties.job_properties import (
 )
 from ..publishers.properties.queue_properties import DUPLICATES
 from ..publishers.shard_metrics import ShardMetrics
-from ..publishers.shards import Shard
+from ..publishers.shards import Shard, receiver_shard
 from .in_flight import InFlight
 from .queue_alarms import QueueAlarms
 from .queue_metrics import QueueMetrics
@@ -427,6 +427,6 @@ async def _ended(task: asyncio.Task[None]) -> None:
 def _receivers_of(parts: QueueJobParts) -> list[Receiver]:
     receivers = []
     for number in range(max(parts.source.most_receivers, 1)):
-        shard, metrics = Shard(parts.stream, f"receiver-{number:03}"), ShardMetrics()
+        shard, metrics = receiver_shard(parts.stream, number), ShardMetrics()
         receivers.append(Receiver(number, shard, parts.decorator_for(shard, metrics), metrics))
     return receivers

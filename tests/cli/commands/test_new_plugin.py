@@ -1,6 +1,7 @@
 """`recordpublisher new-plugin`: the package of each kind passes its own test."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -21,7 +22,7 @@ import asyncio, sys
 import recordpublisher as rp
 
 async def main(folder):
-    properties = {"my-lines.folder": folder, "flink.sink.my-file.file": f"{folder}/written.txt"}
+    properties = {"flink.my-lines.folder": folder, "flink.sink.my-file.file": f"{folder}/written.txt"}
     names = {"publisher": "my-lines", "sink": "my-file", "deserializer": "my-pairs", "state_uri": f"my-database://{folder}/state.db"}
     async with rp.DataFetcher("orders", properties, start="TRIM_HORIZON", **names) as fetcher:
         print((await fetcher.run()).records)
@@ -80,9 +81,41 @@ def test_the_package_passes_its_contract(packages, site, name):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_each_package_says_that_it_is_typed(packages):
+    for name in KINDS.values():
+        module = name.replace("-", "_")
+        assert (packages / name / module / "py.typed").read_bytes() == b""
+        assert (
+            f'[tool.setuptools.package-data]\n{module} = ["py.typed"]\n'
+            in (packages / name / "pyproject.toml").read_text()
+        )
+
+
+def test_each_setting_of_a_package_is_in_a_name_space_that_is_checked(packages):
+    for name in KINDS.values():
+        for file in (packages / name).rglob("*.py"):
+            keys = re.findall(rf'"([\w.]*{name}\.[\w.]+)"', file.read_text())
+            assert all(key.startswith("flink.") for key in keys), (file, keys)
+
+
+def test_a_name_of_one_word_gets_the_kind(tmp_path):
+    kinds = ("publisher", "committing-sink")
+    given = [["new-plugin", kind, "globex"] for kind in kinds]
+
+    results = json_results("commands_in_one_process", given, tmp_path)
+
+    for (code, written, _), kind in zip(results, kinds, strict=True):
+        assert code == 0
+        assert f"next: cd globex-{kind} && " in written
+        plugin = tmp_path / f"globex-{kind}" / f"globex_{kind.replace('-', '_')}" / "plugin.py"
+        assert f'registry.add("globex-{kind}", ' in plugin.read_text()
+
+
 @pytest.mark.slow
-def test_the_plugins_are_found(site):
+def test_the_plugins_are_found_and_typed(site):
     shown = command("plugins", path=site).stdout
+
+    assert [name for name in KINDS.values() if not (site / name.replace("-", "_") / "py.typed").exists()] == []
 
     assert [name for name in KINDS.values() if f"{name}, of {name} 0.1.0: loaded" not in shown] == []
 
@@ -108,7 +141,7 @@ import asyncio, sys
 import recordpublisher as rp
 
 async def main(folder):
-    properties = {"my-queue.file": f"{folder}/messages.db", "my-lines.folder": folder, "flink.sink.my-files.folder": f"{folder}/files"}
+    properties = {"flink.my-queue.file": f"{folder}/messages.db", "flink.my-lines.folder": folder, "flink.sink.my-files.folder": f"{folder}/files"}
     queue = {"publisher": "my-queue", "sink": "memory"}
     lines = {"publisher": "my-lines", "sink": "my-files", "state_uri": f"{folder}/state", "start": "TRIM_HORIZON"}
     for names in (lines, lines, queue):
@@ -131,8 +164,8 @@ def test_a_job_commits_with_the_committing_sink_and_another_reads_the_queue(site
 
 
 WRONG = {
-    ("sink", "Audit"): "Valid: two or more words in lower case with hyphens, such as audit-log",
-    ("sink", "../audit-log"): "Valid: two or more words",
+    ("sink", "Audit"): "Valid: words in lower case with hyphens, such as audit-log",
+    ("sink", "../audit-log"): "Valid: words in lower case",
     ("sink", "taken-name"): "File exists",
     ("tracker", "audit-log"): "is not one of 'publisher', 'queue', 'sink', 'committing-sink', 'store', 'deserializer'",
 }

@@ -21,6 +21,13 @@ def test_a_blocked_plugin_is_shown_as_such():
     assert "publishers: none" in done.stdout
 
 
+def test_a_blocked_name_that_is_not_a_plugin_is_reported():
+    done = command("plugins", RECORDPUBLISHER_BLOCK_PLUGINS="buildins")
+
+    assert done.returncode == 0
+    assert "  RECORDPUBLISHER_BLOCK_PLUGINS names 'buildins', but no plugin of that name is installed" in done.stdout
+
+
 def installed(site, distribution: str, source: str) -> None:
     """Write a distribution with one module, as pip would install it."""
     (site / f"{distribution}.py").write_text(source)

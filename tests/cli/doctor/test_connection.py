@@ -127,3 +127,15 @@ async def test_each_service_has_a_line_with_endpoint_region_and_whose_key(monkey
         ("calls of kinesis", "http://127.0.0.1:1, region eu-west-1, signed by me (found by explicit)"),
         ("calls of s3", "http://127.0.0.1:2, region eu-west-1, signed by me (found by explicit)"),
     ]
+
+
+@pytest.mark.parametrize("url", ["file:///var/log/orders", "sqlite:orders.db"])
+async def test_a_url_without_a_host_needs_no_network(url):
+    async def find():
+        return url
+
+    findings = await network_findings({"files": find})
+
+    assert [(each.name, each.verdict.value, each.words) for each in findings] == [
+        (name, "not checked", f"{url} has no host") for name in ("proxy", "DNS", "connection")
+    ]

@@ -134,3 +134,12 @@ async def test_a_type_of_a_module_is_a_deserializer_as_in_run(monkeypatch, tmp_p
     verdict, words = await plugins("shop_of_doctor:Odrer")
     assert verdict == "PROBLEM"
     assert "has no attribute 'Odrer'" in words
+
+
+async def test_a_blocked_name_that_is_not_a_plugin_is_in_the_finding(monkeypatch):
+    monkeypatch.setenv("RECORDPUBLISHER_BLOCK_PLUGINS", "globex-htp")
+
+    findings = await settings_findings(load_registry(), rp.Properties(), ["orders"])
+
+    (words,) = [each.words for each in findings if each.name == "plugins"]
+    assert words.endswith("; RECORDPUBLISHER_BLOCK_PLUGINS names 'globex-htp', but no plugin of that name is installed")

@@ -229,6 +229,49 @@ def test_a_name_claimed_twice_names_both_distributions(install):
     assert registry.publishers.get("POLLING", KEY)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "advice"),
+    [
+        (("one", "same"), ("two", "same"), "RECORDPUBLISHER_BLOCK_PLUGINS=one or RECORDPUBLISHER_BLOCK_PLUGINS=two"),
+        (("same", "same"), ("two", "same"), "RECORDPUBLISHER_BLOCK_PLUGINS=two"),
+        (("one", "a"), ("two", "b"), "RECORDPUBLISHER_BLOCK_PLUGINS=a or RECORDPUBLISHER_BLOCK_PLUGINS=b"),
+        (("one", "Two"), ("two", "one"), ""),
+    ],
+    ids=["one entry point", "a package named like it", "two entry points", "each named like the other"],
+)
+def test_the_advice_about_a_name_claimed_twice_blocks_only_one_of_them(install, monkeypatch, first, second, advice):
+    install(first[0], FACTORY.format(name="LINES"), entry_point=first[1])
+    install(second[0], FACTORY.format(name="LINES"), entry_point=second[1])
+    (message,) = load_registry().publishers.clashes()
+
+    assert message.endswith(f"; uninstall one{advice and ', or block it with '}{advice or ', or rename one'}")
+    for name in re.findall(r"PLUGINS=(\S+)", message):
+        monkeypatch.setenv("RECORDPUBLISHER_BLOCK_PLUGINS", name)
+        assert load_registry().publishers.get("LINES", KEY)
+
+
+def test_a_clash_with_a_built_in_does_not_advise_to_block_the_built_ins(install):
+    install("taker", FACTORY.format(name="polling"), entry_point="mine")
+
+    (message,) = load_registry().publishers.clashes()
+
+    assert message.endswith("; uninstall taker, or block it with RECORDPUBLISHER_BLOCK_PLUGINS=mine")
+
+
+def test_a_blocked_name_that_is_not_a_plugin_is_one_warning(install, monkeypatch, caplog):
+    _warn_once.cache_clear()
+    install("globex-http", FACTORY.format(name="LINES"))
+    monkeypatch.setenv("RECORDPUBLISHER_BLOCK_PLUGINS", "globex-htp, globex-http, x")
+
+    for _ in range(2):
+        warn_of_broken_plugins(load_registry())
+
+    assert caplog.messages == [
+        "RECORDPUBLISHER_BLOCK_PLUGINS names 'globex-htp', but no plugin of that name is installed; did you mean 'globex-http'?",
+        "RECORDPUBLISHER_BLOCK_PLUGINS names 'x', but no plugin of that name is installed",
+    ]
+
+
 def test_a_plugin_that_fails_or_clashes_is_one_warning_for_jobs_that_do_not_use_it(install, caplog):
     _warn_once.cache_clear()
     install("first-lines", FACTORY.format(name="LINES"), "1.1")

@@ -43,7 +43,8 @@ def new_plugin(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="Name of the package and of the class that it registers, such as audit-log."
+            metavar="NAME",
+            help="Name of the package and of the class that it registers, such as audit-log. A single word is followed by the kind.",
         ),
     ],
 ) -> None:
@@ -52,8 +53,10 @@ def new_plugin(
 
     Example: recordpublisher new-plugin sink audit-log
     """
-    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)+", name):
-        raise ConfigurationError("NAME", name, "two or more words in lower case with hyphens, such as audit-log")
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise ConfigurationError("NAME", name, "words in lower case with hyphens, such as audit-log")
+    # One word alone may be the name of another module, such as json.
+    name = name if "-" in name else f"{name}-{kind.value}"
     files = _files(kind.value, name)
     try:
         for file, content in files.items():
@@ -84,7 +87,8 @@ def _files(kind: str, name: str) -> dict[Path, str]:
         folder / module / f"{file_name}.py": f"{file_name}.py.txt",
         folder / "tests" / "test_contract.py": f"test_{file_name}.py.txt",
     }
-    return {
+    written = {
         file: Template((TEMPLATES / template).read_text(encoding="utf-8")).substitute(values)
         for file, template in templates.items()
     }
+    return {**written, folder / module / "py.typed": ""}

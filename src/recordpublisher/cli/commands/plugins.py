@@ -10,12 +10,17 @@ from ..output import echo
 def plugins() -> None:
     """List the plugins and the names they register, and why a plugin failed or is blocked.
 
+    A plugin is not loaded if the environment variable RECORDPUBLISHER_BLOCK_PLUGINS has its name or that of its package. Separate several
+    names by commas.
+
     Example: recordpublisher plugins
     """
     registry = load_registry()
     echo("plugins")
     for status in registry.plugins:
         echo(f"  {_status_line(status)}")
+    for message in registry.not_blocked:
+        echo(f"  {message}")
     for table in registry.tables().values():
         for claim in table.claims():
             # A built-in class that cannot be imported only lacks an extra.

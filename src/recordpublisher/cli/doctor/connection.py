@@ -106,7 +106,12 @@ async def kinesis_endpoint(properties: Properties, streams: list[str], region: s
 
 
 async def _parsed(find: FindEndpoint) -> SplitResult:
-    return urlsplit(await find())
+    """Return the parts of the endpoint's URL. Raises: NotCheckedError if it has no host, as that of a source that reads files."""
+    url = await find()
+    parts = urlsplit(url)
+    if not parts.hostname:
+        raise NotCheckedError(f"{mask_passwords(url)} has no host")
+    return parts
 
 
 async def _credentials(properties: Properties, streams: list[str]) -> str:
@@ -132,7 +137,7 @@ async def _proxy(found: Awaitable[SplitResult]) -> str:
 
 async def _address(found: Awaitable[SplitResult]) -> str:
     endpoint = await found
-    host = endpoint.hostname or ""
+    host = endpoint.hostname
     if proxy_for(endpoint.geturl()) is not None:
         raise NotCheckedError(f"the proxy looks up {host}")
     try:

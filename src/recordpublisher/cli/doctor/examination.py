@@ -268,4 +268,5 @@ def _plugins(registry: Registry, properties: Properties) -> str:
     # A job that does not use a clashing name runs, with a warning. The examination must report the clash nevertheless.
     if clashes := [clash for table in registry.tables().values() for clash in table.clashes()]:
         raise PluginError("; ".join(clashes))
-    return ", ".join([*(properties.value(key) for _, key in named), properties.value(DESERIALIZER) or ""])
+    used = ", ".join([*(properties.value(key) for _, key in named), properties.value(DESERIALIZER) or ""])
+    return "; ".join([used, *registry.not_blocked])

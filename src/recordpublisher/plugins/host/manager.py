@@ -6,7 +6,7 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -24,13 +24,22 @@ from recordpublisher.publishers.properties.reading_properties import RECORD_PUBL
 from recordpublisher.publishers.user_code import exits_as_errors, logging_if_blocked
 
 from . import built_ins, hookspecs
-from .registry import NameClaim, NameOwner, NameTable, PluginStatus, Registry, described_with_line, hidden_by_folder
+from .registry import (
+    BLOCK_VARIABLE,
+    NameClaim,
+    NameOwner,
+    NameTable,
+    PluginStatus,
+    Registry,
+    described_with_line,
+    hidden_by_folder,
+    normalized,
+)
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
-BLOCK_VARIABLE = "RECORDPUBLISHER_BLOCK_PLUGINS"
 _KNOWN_HOOKS = frozenset(name for name in vars(hookspecs) if name.startswith(hookspecs.REGISTER))
 _log = logging.getLogger(__name__)
 
@@ -43,11 +52,12 @@ def load_registry(plugins: Iterable[object] = ()) -> Registry:
     """
     registry, blocked = Registry(), _blocked_names()
     loaded: list[object] = []
-    for candidate in [*_installed_in(_search_path()), *map(_given_candidate, plugins)]:
+    candidates = [*_installed_in(_search_path()), *map(_given_candidate, plugins)]
+    registry.not_blocked = _not_blocked(blocked, [name for each in candidates for name in each.owner.block_names])
+    for candidate in candidates:
         if candidate.owner in _LOADING.get():
             continue
-        # A plugin may be blocked by either of its names, because messages show both.
-        if blocked & {_normalized(candidate.owner.plugin), _normalized(candidate.owner.distribution)}:
+        if blocked.keys() & set(candidate.owner.block_names):
             registry.plugins.append(PluginStatus(candidate.owner, "blocked", f"named in {BLOCK_VARIABLE}"))
         else:
             registry.plugins.append(_load(candidate, loaded, registry))
@@ -66,10 +76,13 @@ def publisher_class(name: str) -> type[RecordPublisherFactory]:
 
 
 def warn_of_broken_plugins(registry: Registry) -> None:
-    """Log once which plugins were not loaded, and which names two plugins have registered. A job that uses none of them still runs."""
+    """Log once which plugins were not loaded, which names two plugins have registered, and which blocked names are not plugins.
+
+    A job that uses none of them still runs.
+    """
     failed = [str(plugin) for plugin in registry.plugins if plugin.state == "failed"]
     clashes = [clash for table in registry.tables().values() for clash in table.clashes()]
-    for message in [*failed, *clashes]:
+    for message in [*failed, *clashes, *registry.not_blocked]:
         _warn_once(message)
 
 
@@ -275,10 +288,18 @@ def _distribution_of(point: EntryPoint) -> str:
     return (point.dist and point.dist.name) or "unknown distribution"
 
 
-def _blocked_names() -> set[str]:
-    return {_normalized(name) for name in os.environ.get(BLOCK_VARIABLE, "").split(",") if name.strip()}
+def _blocked_names() -> dict[str, str]:
+    """Return the names that are blocked, as they are compared, and each as it is written."""
+    names = (name.strip() for name in os.environ.get(BLOCK_VARIABLE, "").split(","))
+    return {normalized(name): name for name in names if name}
 
 
-def _normalized(name: str) -> str:
-    """Return a name in the form in which distribution names are compared: lower case, with dashes only."""
-    return name.strip().lower().replace("_", "-").replace(".", "-")
+def _not_blocked(blocked: Mapping[str, str], installed: Sequence[str]) -> list[str]:
+    """Return a message for each blocked name that is not in `installed`: its plugin would be loaded without a word."""
+    messages = []
+    for name, written in blocked.items():
+        if name not in installed:
+            near = get_close_matches(name, installed, n=1)
+            meant = f"; did you mean '{near[0]}'?" if near else ""
+            messages.append(f"{BLOCK_VARIABLE} names '{written}', but no plugin of that name is installed{meant}")
+    return messages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -28,6 +28,7 @@ from recordpublisher.publishers.user_code import (
     raised_line,
 )
 
+BLOCK_VARIABLE = "RECORDPUBLISHER_BLOCK_PLUGINS"
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -36,10 +37,12 @@ class Registry:
     """The names of every kind of class, and the plugins that were found (`plugins`).
 
     Each kind has a table: `publishers`, `sinks`, `stores`, `watermark_strategies`, `deserializers` and `metrics_exporters`.
+    `not_blocked` has a message for each name in RECORDPUBLISHER_BLOCK_PLUGINS that is not a plugin.
     """
 
     def __init__(self) -> None:
         self.plugins: list[PluginStatus] = []
+        self.not_blocked: list[str] = []
         self.publishers = NameTable[RecordSource]("publisher", self.plugins, RecordSource)
         self.sinks = NameTable[Sink]("sink", self.plugins, Sink)
         self.stores = NameTable[ConditionalStore]("store", self.plugins, ConditionalStore)
@@ -104,7 +107,7 @@ class NameTable(Generic[T]):
                 return
             self._clashes[claim.name.lower()] = (
                 f"the {self.kind} '{claim.name}' is claimed by {known.owner} (plugin '{known.owner.plugin}') and by "
-                f"{claim.owner} (plugin '{claim.owner.plugin}'); uninstall one, or block it with RECORDPUBLISHER_BLOCK_PLUGINS"
+                f"{claim.owner} (plugin '{claim.owner.plugin}'); {_way_to_one(known.owner, claim.owner)}"
             )
 
     @property
@@ -199,7 +202,7 @@ class NameTable(Generic[T]):
 class Registrar(Protocol[T_contra]):
     """The argument of every hook: a plugin adds its names to it."""
 
-    def add(self, name: str, provided: Callable[..., T_contra] | str) -> None:
+    def add(self, name: str, provided: type[T_contra] | str) -> None:
         """Register a class under `name` (case-insensitive). A class given as `"package.module:Class"` is imported at its first use."""
 
 
@@ -216,6 +219,11 @@ class NameOwner(msgspec.Struct, frozen=True):
 
     plugin: str
     distribution: str
+
+    @property
+    def block_names(self) -> list[str]:
+        """The names by which the plugin can be blocked: its own and that of its distribution, because messages show both."""
+        return [normalized(self.plugin), normalized(self.distribution)]
 
     def __str__(self) -> str:
         """Return the distribution, with its version if it is installed. A plugin that is given as an argument may not be installed."""
@@ -240,6 +248,23 @@ class PluginStatus(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"plugin '{self.owner.plugin}' of {self.owner} was not loaded: {self.reason}"
+
+
+def normalized(name: str) -> str:
+    """Return a name in the form in which distribution names are compared: lower case, with dashes only."""
+    return name.strip().lower().replace("_", "-").replace(".", "-")
+
+
+def _way_to_one(known: NameOwner, other: NameOwner) -> str:
+    """Return what a person can do about a name that two plugins have registered, for a message."""
+    if known.plugin == "builtins":
+        return f"uninstall {other.distribution}, or block it with {BLOCK_VARIABLE}={other.block_names[0]}"
+    alone = []
+    for owner, rival in ((known, other), (other, known)):
+        # A name that both have, such as that of their entry points, would block both.
+        own = [name for name in owner.block_names if name not in rival.block_names]
+        alone += [f"{BLOCK_VARIABLE}={own[0]}"] if own else []
+    return f"uninstall one, or block it with {' or '.join(alone)}" if alone else "uninstall one, or rename one"
 
 
 def _import_class(claim: NameClaim[T], kind: str) -> Any:
