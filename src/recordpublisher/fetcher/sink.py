@@ -263,7 +263,7 @@ class SinkContext:
       The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
     - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
     - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
-    - `await retry(call)` calls a service until it answers, for as long as the job outlasts an outage.
+    - `await retry(call)` calls a service until it answers, for up to `flink.job.max.outage`.
     - `outages`, `drain_seconds` and `is_stopping()` say for how long `retry` calls: like any other call of the job, and for this many
       seconds after a stop. `is_lost()` returns whether another process has acquired the shard of the batch that `write` has: then `retry`
       makes no further call.
@@ -312,7 +312,7 @@ class SinkContext:
 
         In a group, `call` is made again only while the process may write (`may_write`).
 
-        - `call`: makes the request, and may be made again although the one before has arrived. `write` gets no other batch meanwhile.
+        - `call`: makes the request, and may be made again although the one before has arrived. Until it succeeds, `write` gets no other batch.
         - `on`: the classes of errors after which a call may succeed later, such as `httpx.TransportError`. TransientError is always one.
         - `service`: what is called, for the log and the error.
 
