@@ -493,6 +493,7 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
                 outages=job.settings.store_outages,
                 drain_seconds=job.settings.drain_ms / 1000,
                 is_stopping=lambda: completion.is_cut_short,
+                is_lost=lambda: emitter.has_lost_batch,
                 value_type=job.value_type,
             ),
             completion=completion,

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import math
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -17,16 +15,17 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from ..publishers.async_port import AsyncPort
 from ..publishers.base import Checks
 from ..publishers.errors import PluginError, SinkError, TransientError
-from ..publishers.log_fields import counted, repr_of, text_of
+from ..publishers.log_fields import counted, repr_of
 from ..publishers.positions import SequenceNumber, StartingPosition
 from ..publishers.properties.retry_properties import LONGEST_PAUSE_MS
 from ..publishers.records import RecordBatch, V
-from ..publishers.retry import RetryPolicy, call_with_retries
+from ..publishers.retry import RetryPolicy
 from ..publishers.shards import Shard
 from ..publishers.skipped_records_log import how_to_continue
 from ..publishers.user_code import PluginCall
 from .conditional_store import ConditionalStore, check_place, write_value
 from .metric_types import SinkMetric
+from .sink_retries import RetriedCall
 
 T = TypeVar("T")
 State = Mapping[str, Any]
@@ -264,9 +263,10 @@ class SinkContext:
       The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
     - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
     - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
-    - `await retry(call)` calls a service until it answers or an outage has lasted too long.
+    - `await retry(call)` calls a service until it answers, for up to `flink.job.max.outage`.
     - `outages`, `drain_seconds` and `is_stopping()` say for how long `retry` calls: like any other call of the job, and for this many
-      seconds after a stop.
+      seconds after a stop. `is_lost()` returns whether another process has acquired the shard of the batch that `write` has: then `retry`
+      makes no further call.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
     - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, which is then
       acknowledged. `shard` is the `Shard.key`. It is None if the job reads shards.
@@ -287,6 +287,7 @@ class SinkContext:
     outages: RetryPolicy = field(default=RetryPolicy(0, 300, LONGEST_PAUSE_MS, 1.5, 30_000), compare=False)
     drain_seconds: float = field(default=20.0, compare=False)
     is_stopping: Callable[[], bool] = field(default=never, compare=False)
+    is_lost: Callable[[], bool] = field(default=never, compare=False)
     value_type: Any = None
     done: Callable[[str, str], None] | None = field(default=None, compare=False)
 
@@ -309,32 +310,18 @@ class SinkContext:
         The pauses between the calls are random, at most 0.3 s at first and 5 s later. The log has a line when the calls begin to fail, one
         each minute, and one when they succeed again.
 
-        - `call`: makes the request, and may be made again although the one before has arrived. The job writes no other
-          batch until it succeeds.
+        In a group, `call` is made again only while the process may write (`may_write`).
+
+        - `call`: makes the request, and may be made again although the one before has arrived. Until it succeeds, `write` gets no other
+          batch.
         - `on`: the classes of errors after which a call may succeed later, such as `httpx.TransportError`. TransientError is always one.
         - `service`: what is called, for the log and the error.
 
         Raises: RetriesExhaustedError, caused by the last error, if the calls have failed for `flink.job.max.outage`, or if the job began
-        to end `flink.job.drain.timeout` ago, by a stop, `max_time` or an error: the next start reads the records again. Every other error
-        at once.
+        to end `flink.job.drain.timeout` ago, by a stop, `max_time` or an error: the next start reads the records again. FencedError if
+        another process has acquired the shard of the batch. Every other error at once.
         """
-        loop, stopped_at = asyncio.get_running_loop(), math.inf
-
-        async def attempt() -> T:
-            try:
-                return await call()
-            except TransientError:
-                raise
-            except on as error:
-                raise TransientError(service, type(error).__name__, text_of(error)) from error
-
-        def has_drained(error: TransientError) -> bool:
-            nonlocal stopped_at
-            if self.is_stopping():
-                stopped_at = min(stopped_at, loop.time())
-            return loop.time() - stopped_at >= self.drain_seconds
-
-        return await call_with_retries(attempt, self.outages, needs_few=has_drained, service=service)
+        return await RetriedCall(self, call, on, service).run()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from recordpublisher.fetcher.pipeline.reading import ReadIntake
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.settings import AlignmentTimes, BudgetLimits, FetcherSettings
 from recordpublisher.fetcher.shards.read_state import ReadMoment
-from recordpublisher.fetcher.sink import Sink, always_may_write
+from recordpublisher.fetcher.sink import Sink, SinkContext, always_may_write
 from recordpublisher.fetcher.watermarks import Alignment, OwnWatermark
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.properties.properties import Properties
@@ -340,6 +340,78 @@ def test_records_of_a_shard_that_was_lost_while_its_bad_records_were_written_are
         return scene.sink.calls
 
     assert not [call for call in run_virtual(story()) if call[0] == "write"]
+
+
+class Retrying(Journal):
+    """Its service answers after ten seconds. `during(scene)` happens after five."""
+
+    def __init__(self, context, during):
+        super().__init__()
+        self.context, self.during = context, during
+
+    async def write(self, batch):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        loop.call_later(5, self.during, self.scene)
+
+        async def post():
+            self.calls.append(("post", loop.time() - began))
+            if loop.time() - began < 10:
+                raise ConnectionError("away")
+
+        await self.context.retry(post, on=OSError)
+
+
+def scene_of_retries(during):
+    """A worker's scene, whose sink calls its service again and again for ten seconds."""
+    permission = [True]
+    scene = None
+    context = SinkContext(may_write=lambda: bool(permission), is_lost=lambda: scene.emitter.has_lost_batch)
+    sink = Retrying(context, lambda scene: during(scene, permission))
+    sink.scene = scene = Scene(sink, may_write_now=lambda: bool(permission))
+    return scene, permission
+
+
+def posts(calls):
+    return [at for name, at in calls if name == "post"]
+
+
+def test_a_sink_calls_its_service_again_only_with_the_permission_to_write():  # E4
+    async def story():
+        scene, permission = scene_of_retries(lambda scene, permission: permission.clear())
+        one = scene.queue(watermarked(1))
+        running = asyncio.create_task(scene.run_for(60))
+        await asyncio.sleep(30)
+        before, position = posts(scene.sink.calls), one.state.position
+        permission.append(True)
+        await running
+        return before, position, posts(scene.sink.calls), one.state.position
+
+    before, none, after, position = run_virtual(story())
+    assert max(before) <= 5
+    assert none is None
+    assert after[-1] >= 30
+    assert position is not None
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_sink_does_not_call_its_service_again_for_a_shard_that_was_lost(comes_back):  # E1, E4
+    async def story():
+        def lose(scene, permission):
+            if not comes_back:
+                permission.clear()
+            scene.one.remove()
+            scene.emitter.on_removed(scene.one.key)
+
+        scene, _ = scene_of_retries(lose)
+        scene.one = scene.queue(watermarked(1))
+        await scene.run_for(60)
+        return posts(scene.sink.calls), scene.one.state.position
+
+    called, position = run_virtual(story())
+    assert called
+    assert max(called) <= 5
+    assert position is None
 
 
 def test_an_error_of_the_sink_counts_if_the_run_is_stopped_before_the_permission_is_known():  # E4

@@ -75,10 +75,16 @@ class Emitter:
         """The lock that is held during every call of the sink."""
         self.local_watermark = LocalWatermark()
         self.records = 0
+        self._writing: ShardEntry | None = None
         self.records_in_write = 0
         """Records in the call of the sink's `write` that is in progress."""
         self.write_delays = Histogram()
         """How long after their arrival in the stream records were written to the sink (ms)."""
+
+    @property
+    def has_lost_batch(self) -> bool:
+        """Whether a batch is being written whose shard this process has lost, so that another process writes its records too."""
+        return self._writing is not None and self._writing.is_removed
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
 
@@ -232,6 +238,7 @@ class Emitter:
 
     async def _write(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         global_watermark, trusted = self._alignment.global_watermark, self.turn.times_trusted
+        self._writing = entry
         try:
             is_written = await self._write_to_sinks(entry, batch)
         except Exception as error:
@@ -251,7 +258,7 @@ class Emitter:
             self.turn.fail_since(trusted, error)
             is_written = False
         finally:
-            self.records_in_write = 0
+            self._writing, self.records_in_write = None, 0
         if is_written:
             self.records += len(batch)
         if not is_written or entry.is_removed:

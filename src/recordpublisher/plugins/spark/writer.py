@@ -52,7 +52,7 @@ from .write_options import WriteOptions, check_folder, dead_letter_sink
 
 
 def rejected_rows(options: WriteOptions, task: int, where: str, scope: str) -> RejectedRows:
-    """Return what keeps the rows that a task could not put. Its dead-letter sink outlasts an outage of `maxOutage`, as the writer does."""
+    """Return what keeps the rows that a task could not put. Its dead-letter sink retries for `maxOutage`, as the writer does."""
     properties = options.properties
     return RejectedRows(dead_letter_sink(properties), task, where, scope, outage_policy(properties))
 

@@ -1,0 +1,91 @@
+"""The calls of a sink to its service that are made again while the service is away (`SinkContext.retry`)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ..publishers.errors import FencedError, RetriesExhaustedError, TransientError
+from ..publishers.log_fields import text_of
+from ..publishers.properties.job_properties import DRAIN_TIMEOUT
+from ..publishers.retry import call_with_retries
+
+if TYPE_CHECKING:
+    from .sink import SinkContext
+
+T = TypeVar("T")
+PERMISSION_SECONDS = 0.1
+"""Pause between two questions whether the process may write (E4)."""
+STOP_SECONDS = 1.0
+"""Pause between two questions whether the job is about to end."""
+
+
+class RetriedCall(Generic[T]):
+    """Makes one call until it succeeds. The arguments are those of `SinkContext.retry`, whose `context` says for how long.
+
+    Each call after the first one needs the permission to write, because others may have acquired the shard since then (E4).
+    """
+
+    def __init__(
+        self,
+        context: SinkContext,
+        call: Callable[[], Awaitable[T]],
+        on: type[Exception] | tuple[type[Exception], ...],
+        service: str,
+    ) -> None:
+        self._context, self._call, self._on, self._service = context, call, on, service
+        # A call in `open` has no permission yet, and needs none.
+        self._needs_permission = context.may_write()
+        self._loop = asyncio.get_running_loop()
+        self._look: asyncio.TimerHandle | None = None
+        self._stopped_at = math.inf
+        self._last: TransientError | None = None
+
+    async def run(self) -> T:
+        """Return the result of the call. Raises: the errors that `SinkContext.retry` names."""
+        self._look_for_stop()
+        try:
+            return await call_with_retries(self._attempt, self._context.outages, service=self._service)
+        finally:
+            if self._look is not None:
+                self._look.cancel()
+
+    async def _attempt(self) -> T:
+        if self._last is not None:
+            await self._wait_for_permission(self._last)
+        try:
+            return await self._call()
+        except TransientError as error:
+            self._last = error
+            raise
+        except self._on as error:
+            self._last = TransientError(self._service, type(error).__name__, text_of(error))
+            raise self._last from error
+
+    async def _wait_for_permission(self, last: TransientError) -> None:
+        context = self._context
+        self._check_stop(last)
+        while self._needs_permission and not context.may_write() and not context.is_lost():
+            await asyncio.sleep(PERMISSION_SECONDS)
+            self._check_stop(last)
+        if context.is_lost():
+            raise FencedError(
+                f"{self._service} is not called again, because another worker has acquired the shard of the batch, and writes its records; "
+                f"the last error: {text_of(last)}"
+            )
+
+    def _look_for_stop(self) -> None:
+        """Note when the job begins to end. A call may take long, so the time of its end would be too late."""
+        if self._context.is_stopping():
+            self._stopped_at = self._loop.time()
+        else:
+            self._look = self._loop.call_later(STOP_SECONDS, self._look_for_stop)
+
+    def _check_stop(self, last: TransientError) -> None:
+        seconds = self._context.drain_seconds
+        if self._loop.time() - self._stopped_at >= seconds:
+            raise RetriesExhaustedError(
+                f"{text_of(last)}; the job began to end {seconds:g} s ago ({DRAIN_TIMEOUT.key})"
+            ) from last
