@@ -264,7 +264,7 @@ class SinkContext:
       The job asks before each `write`. A sink that sends later, from a queue of its own, asks before it sends.
     - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
     - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
-    - `await retry(call)` calls a service until it answers, for as long as the job outlasts an outage.
+    - `await retry(call)` calls a service until it answers, for as long as the job keeps retrying through an outage.
     - `outages`, `drain_seconds` and `is_stopping()` say for how long `retry` calls: like any other call of the job, and for this many
       seconds after a stop.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
@@ -309,7 +309,7 @@ class SinkContext:
         The pauses between the calls are random, at most 0.3 s at first and 5 s later. The log has a line when the calls begin to fail, one
         each minute, and one when they succeed again.
 
-        - `call`: makes the request, and may be made again although the one before has arrived. `write` gets no other batch meanwhile.
+        - `call`: makes the request, and may be made again although the one before has arrived. `write` gets no other batch in that time.
         - `on`: the classes of errors after which a call may succeed later, such as `httpx.TransportError`. TransientError is always one.
         - `service`: what is called, for the log and the error.
 
