@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import ClassVar
 
@@ -15,77 +15,19 @@ from recordpublisher import (
     PositionType,
     Properties,
     RecordBatch,
-    RecordPublisher,
     RecordPublisherFactory,
     RunResult,
     SequenceNumber,
     Shard,
     ShardMetrics,
     StreamNotFoundError,
-    UserRecord,
 )
 from recordpublisher.publishers.properties import declaration
 from recordpublisher.publishers.shards import OldestRecord
-from recordpublisher.testing import PublisherCase, PublisherContract, run_virtual
+from recordpublisher.testing import PublisherCase, PublisherContract
 
+from fakes.list_publisher import ARRIVAL, PAYLOADS, ListContract, ListPublisher, SwallowsErrors
 from processes.command_line import ROOT
-
-ARRIVAL = 1_790_000_000.0
-PAYLOADS = [b"%d" % number for number in range(10)]
-
-
-class ListPublisher(RecordPublisher):
-    """Reads a list, three records at a time."""
-
-    def __init__(self, shard, start, metrics) -> None:
-        self.shard, self.metrics = shard, metrics
-        self.at = self.place_of(start)
-
-    def place_of(self, start):
-        match start.type:
-            case PositionType.AFTER_SEQUENCE_NUMBER:
-                return int(start.sequence_number)
-            case PositionType.AT_TIMESTAMP:
-                return sum(1000 * (ARRIVAL + number) < start.timestamp_ms for number in range(len(PAYLOADS)))
-            case PositionType.LATEST:
-                return len(PAYLOADS)
-        return 0
-
-    async def run(self, consumer):
-        while self.at < len(PAYLOADS):
-            await asyncio.sleep(0.2)
-            batch = self.batch()
-            self.metrics.count_read(batch)
-            self.advance(await consumer(batch))
-        return RunResult.COMPLETE
-
-    def advance(self, taken):
-        self.at = self.at if taken is None else int(taken.sequence)
-
-    def batch(self):
-        records = [UserRecord(data, str(number), ARRIVAL + number - 1, "k") for number, data in enumerate(PAYLOADS, 1)][
-            self.at : self.at + 3
-        ]
-        last, size = SequenceNumber(records[-1].sequence_number), sum(len(record.data) for record in records)
-        return RecordBatch(self.shard, records, None, last, raw_count=len(records), raw_bytes=size)
-
-
-class ListContract(PublisherContract):
-    publisher = ListPublisher
-    ports: ClassVar = {}
-
-    @asynccontextmanager
-    async def open_case(self):
-        publisher = self.publisher
-
-        class Factory(RecordPublisherFactory):
-            async def create(self, shard, starting_position, metrics):
-                return publisher(shard, starting_position, metrics)
-
-        yield PublisherCase(type("Ported", (Factory,), dict(self.ports))(), Shard("s", "0"), PAYLOADS)
-
-    def execute(self, work):
-        run_virtual(work)
 
 
 class TestAPublisherOfAList(ListContract):
@@ -173,15 +115,6 @@ class LeaksTask(ListPublisher):
         return await super().run(consumer)
 
 
-class SwallowsErrors(ListPublisher):
-    """Swallows errors of the consumer."""
-
-    async def run(self, consumer):
-        with suppress(Exception):
-            return await super().run(consumer)
-        return RunResult.COMPLETE
-
-
 class ReversesBatches(ListPublisher):
     """Returns the records of each batch in reverse order."""
 
@@ -227,6 +160,27 @@ class SkipsOneOnRestart(ListPublisher):
         return place + bool(place)
 
 
+class StartsAtAsAfter(ListPublisher):
+    """Leaves out the record at which it starts."""
+
+    def place_of(self, start):
+        return super().place_of(start) + (start.type is PositionType.AT_SEQUENCE_NUMBER)
+
+
+class StartsAtTheBeginning(ListPublisher):
+    """Does not know a start AT a record."""
+
+    def place_of(self, start):
+        return 0 if start.type is PositionType.AT_SEQUENCE_NUMBER else super().place_of(start)
+
+
+class StartsAfterAsAt(ListPublisher):
+    """Repeats the record after which it starts."""
+
+    def place_of(self, start):
+        return super().place_of(start) - (start.type is PositionType.AFTER_SEQUENCE_NUMBER)
+
+
 @pytest.mark.parametrize(
     ("broken", "test"),
     [
@@ -243,6 +197,9 @@ class SkipsOneOnRestart(ListPublisher):
         (DividesByThousand, "test_records_have_their_time_of_arrival"),
         (AlwaysAtTip, "test_only_the_last_batch_is_at_the_tip"),
         (SkipsOneOnRestart, "test_a_new_publisher_starts_after_any_position"),
+        (StartsAfterAsAt, "test_a_new_publisher_starts_after_any_position"),
+        (StartsAtAsAfter, "test_a_new_publisher_starts_at_any_record"),
+        (StartsAtTheBeginning, "test_a_new_publisher_starts_at_any_record"),
     ],
 )
 def test_a_broken_publisher_is_found(broken, test):
@@ -589,111 +546,3 @@ def test_a_stream_that_does_not_exist_must_be_told_by_an_error_of_this_library()
 def test_a_factory_that_makes_no_publisher_fails_with_a_sentence():
     with pytest.raises(PluginError, match=r"MakesNothing\.create returned None for s/0: return a RecordPublisher"):
         contract_of(MakesNothing).test_batches_come_in_shard_order_and_end_in_complete()
-
-
-class CatchesEverything(ListPublisher):
-    """Catches every error of the consumer, and its own cancellation too."""
-
-    caught: ClassVar = BaseException
-
-    async def run(self, consumer):
-        while self.at < len(PAYLOADS):
-            with suppress(self.caught):
-                await asyncio.sleep(0.2)
-                batch = self.batch()
-                self.metrics.count_read(batch)
-                self.advance(await consumer(batch))
-        return RunResult.COMPLETE
-
-
-class CatchesExceptions(CatchesEverything):
-    """Catches every error of the consumer, but not its cancellation."""
-
-    caught: ClassVar = Exception
-
-
-class CatchesInTightLoop(ListPublisher):
-    """Catches everything, and waits for nothing but the consumer."""
-
-    async def run(self, consumer):
-        while self.at < len(PAYLOADS):
-            with suppress(BaseException):
-                self.advance(await consumer(self.batch()))
-        return RunResult.COMPLETE
-
-
-class NeverEndsWhenCancelled(ListPublisher):
-    """Waits on when it is cancelled, without a further call."""
-
-    async def run(self, consumer):
-        try:
-            return await super().run(consumer)
-        except asyncio.CancelledError:
-            while True:
-                with suppress(asyncio.CancelledError):
-                    await asyncio.sleep(3600)
-
-
-class CallsInTask(ListPublisher):
-    """Calls the consumer in a task, without waiting for it."""
-
-    async def run(self, consumer):
-        while self.at < len(PAYLOADS):
-            self.task = asyncio.create_task(consumer(self.batch()))
-            self.at += 3
-            await asyncio.sleep(0.05)
-        return RunResult.COMPLETE
-
-
-class CallsInThread(ListPublisher):
-    """Calls the consumer in the event loop of another thread."""
-
-    async def run(self, consumer):
-        while self.at < len(PAYLOADS):
-            taken = await asyncio.to_thread(lambda: asyncio.run(consumer(self.batch())))
-            self.advance(taken)
-        return RunResult.COMPLETE
-
-
-class CallsWithoutAwait(ListPublisher):
-    """Calls the consumer and does not await it."""
-
-    async def run(self, consumer):
-        consumer(self.batch())
-        return RunResult.COMPLETE
-
-
-RAISED, CANCELLED, SLOW = (
-    "test_an_error_of_the_consumer_is_raised",
-    "test_a_cancelled_run_leaves_nothing_behind_and_can_resume",
-    "test_a_slow_consumer_is_the_back_pressure",
-)
-
-
-@pytest.mark.parametrize(
-    ("broken", "test", "message"),
-    [
-        (CatchesEverything, RAISED, "`run` swallowed an error of the consumer"),
-        (CatchesInTightLoop, RAISED, "`run` swallowed an error of the consumer"),
-        (CatchesInTightLoop, CANCELLED, "`run` swallowed its cancellation and called the consumer again"),
-        (CatchesExceptions, RAISED, "`run` swallowed an error of the consumer"),
-        (SwallowsErrors, RAISED, "`run` swallowed an error of the consumer"),
-        (CatchesEverything, CANCELLED, "`run` swallowed its cancellation and called the consumer again"),
-        (NeverEndsWhenCancelled, CANCELLED, r"has not ended 5 s after it was cancelled: it waits at \S+:\d+ \(run\)"),
-        (CallsInTask, SLOW, "`run` continued before the consumer had returned"),
-        (CallsInThread, SLOW, "was called in another event loop or thread"),
-        (CallsWithoutAwait, SLOW, "`run` does not await the consumer"),
-    ],
-)
-def test_a_publisher_that_misuses_its_consumer_fails_at_once_with_a_sentence(broken, test, message):
-    class Broken(ListContract):
-        publisher = broken
-
-        deadline = 10.0
-
-        def execute(self, work):
-            # Virtual time knows no threads.
-            asyncio.run(work) if broken is CallsInThread else run_virtual(work)
-
-    with pytest.raises(AssertionError, match=message):
-        getattr(Broken(), test)()

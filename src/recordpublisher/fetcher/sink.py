@@ -425,7 +425,7 @@ class CommittingSink(Sink[V]):
     - *Commit*: write an *entry*, the stored document with the positions of one worker, which also names the staged items. The write is
       conditional, so a process that was replaced can no longer commit. A commit without an answer is repeated unchanged until its outcome
       is known.
-    - *Publish*: make the rows of committed items visible.
+    - *Publish*: make the rows of committed items visible, and those of items that `flush` has staged without a commit.
 
     A *life* is one run of a worker: one start of a job that runs alone, or one worker of a group. Its name has at most 200 letters, digits
     and `_.-`, and is never used again. `open` begins a life with a random name, which `flush` uses.
@@ -492,7 +492,10 @@ class CommittingSink(Sink[V]):
     async def publish(self, staged: Sequence[Staged]) -> None:
         """Make staged items visible, in this order, and each only once, however often and in whichever process this is called.
 
-        Another process may be publishing the same items now.
+        Another process may be publishing the same items now. A database whose `commit` has written the rows has nothing to do for them.
+
+        The default `flush` calls this with items that no `commit` has written: dead letters, and the records of a queue. Write their rows
+        here, as a database does for the items that it still keeps in memory, or override `flush`.
 
         Raises: StoreUnavailableError if the destination cannot be reached now (the job calls again); StateError if a staged item is missing
         and was not published.

@@ -33,7 +33,7 @@ from recordpublisher.publishers.base import (
 )
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError
 from recordpublisher.publishers.log_fields import repr_of
-from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
+from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.user_code import describe_error, end_or_leave, waiting_line
 
@@ -176,6 +176,16 @@ class PublisherContract(Contract[PublisherCase]):
             rest = RecordingConsumer()
             await _run_to_end(await case.publisher(StartingPosition.after(position)), rest)
             _check_payloads(rest.payloads, case.payloads[count:], f"from a start after {position}, ")
+
+    @on_case
+    async def test_a_new_publisher_starts_at_any_record(self, case: PublisherCase) -> None:
+        """Check that a start AT a record, as of `recordpublisher tail --from`, reads this record and those after it."""
+        whole = RecordingConsumer()
+        await _run_case_to_end(case, whole)
+        numbers = [record.sequence_number for batch in whole.batches for record in batch.records]
+        for number in dict.fromkeys(numbers):  # The sub-records of an aggregate have one number.
+            rest = await _read_from(case, StartingPosition(PositionType.AT_SEQUENCE_NUMBER, number))
+            _check_payloads(rest, case.payloads[numbers.index(number) :], f"from a start AT_SEQUENCE_NUMBER {number}, ")
 
     @on_case
     async def test_a_start_by_time_leaves_out_what_arrived_before(self, case: PublisherCase) -> None:

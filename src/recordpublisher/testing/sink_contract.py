@@ -46,8 +46,12 @@ ARRIVAL = 1_700_000_000.5
 __all__ = ["CommittingSinkContract", "SinkCase", "SinkContract"]
 MAX_FLUSHES, PAUSE_SECONDS = 100, 0.05
 
-ENTRY = "group/positions/contract/0"
+ENTRY, OTHER_ENTRY = "group/positions/contract/0", "group/positions/contract/1"
 WRITER = "contract/0"
+NOT_VISIBLE = (
+    "{written} is in the target after a `flush` of 5 records. The default `flush` gives `publish` items that no `commit` has written, as "
+    "a job does with dead letters and a queue: `publish` must write their rows too, or `flush` must be overridden"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,8 @@ class SinkContract(Contract[SinkCase]):
         await sink.write(case.batch("a", 4, 5))
         await sink.flush(checkpoint_at(5))
         written = await case.written()
-        assert sorted(written) == [b"1", b"2", b"3", b"4", b"5"]
+        words = NOT_VISIBLE.format(written=written) if isinstance(sink, CommittingSink) else None
+        assert sorted(written) == [b"1", b"2", b"3", b"4", b"5"], words
         assert [payload for payload in written if payload != b"3"] == [b"1", b"2", b"4", b"5"]
         await sink.close()
 
@@ -335,25 +340,24 @@ async def _is_fenced(sink: Sink) -> bool:
 class _Process:
     """One run of a worker: its opened sink, and its entry (the stored document with its positions), which an earlier run may have left."""
 
-    def __init__(self, case: SinkCase, life: str) -> None:
+    def __init__(self, case: SinkCase, life: str, entry: str = ENTRY) -> None:
         sink = case.start()
         assert isinstance(sink, CommittingSink), "the case's sink is not a CommittingSink"
         self.case, self.sink = case, sink
         store = sink.entries() or case.state_store
         assert store is not None, "the sink has no entries with its rows: the case needs a `state_store`"
         self.store: ConditionalStore = store
-        self.life = life
+        self.life, self.entry = life, entry
         self.number = 0
 
     async def begin(self, number: int = 0) -> None:
         """Make the calls of a start with an opened sink: publish, begin, commit. Its commits have higher numbers than `number`."""
-        stored = await self.store.get(ENTRY)
-        named = () if stored is None else PositionPart.from_bytes(stored.value, ENTRY).staged
+        stored = await self.store.get(self.entry)
+        named = () if stored is None else PositionPart.from_bytes(stored.value, self.entry).staged
         await self.sink.publish(named)
         await self.sink.begin(self.life)
-        self.commits = Commits(
-            self.sink, self.store, ENTRY, WRITER, version=None if stored is None else stored.version, number=number
-        )
+        writer, version = self.entry.removeprefix("group/positions/"), None if stored is None else stored.version
+        self.commits = Commits(self.sink, self.store, self.entry, writer, version=version, number=number)
         await self.commits.commit(self.value, None)
 
     async def write(self, shard_id: str, *numbers: int) -> None:
@@ -376,8 +380,8 @@ class _Process:
         await self.store.close()
 
 
-async def _start_process(case: SinkCase, life: str = "first", number: int = 0) -> _Process:
-    process = _Process(case, life)
+async def _start_process(case: SinkCase, life: str = "first", number: int = 0, entry: str = ENTRY) -> _Process:
+    process = _Process(case, life, entry)
     await process.sink.open(SinkContext())
     await process.begin(number)
     return process
@@ -431,9 +435,13 @@ class CommittingSinkContract(SinkContract):
         process = await _start_process(case)
         await process.write("a", 1)
         staged = await process.sink.stage(CommitNumber(WRITER, 2**40))
+        stored = await process.store.get(ENTRY)
         assert staged is not None
+        assert stored is not None
         content = json.loads(json.dumps(dict(staged.content)))
         assert staged.number == CommitNumber(WRITER, 2**40)
+        value = process.value(77, [staged])
+        await process.sink.commit(process.store, ENTRY, value, stored.version, [staged])
         await process.sink.publish([replace(staged, content=content)])
         assert list(await case.written()) == [b"1"]
         await process.close()
@@ -554,17 +562,14 @@ class CommittingSinkContract(SinkContract):
         named = PositionPart.from_bytes(stored.value, ENTRY).staged
         await process.write("a", 2)
         await process.commits.stage()
-        other = case.start()
-        assert isinstance(other, CommittingSink)
-        await other.open(SinkContext())
-        await other.begin("other")
-        await other.write(case.batch("b", 7))
-        waiting = await other.stage(CommitNumber("contract/1", 1))
-        assert waiting is not None
+        other = await _start_process(case, "other", entry=OTHER_ENTRY)
+        await other.write("b", 7)
+        await other.commits.stage()
         for _ in range(2):
             await process.sink.discard(_ended("first"), named)
         await process.commits.publish()
-        await other.publish([waiting])
+        await other.commits.commit(other.value, None)
+        await other.commits.publish()
         assert sorted(await case.written()) == [b"1", b"7"]
         await process.sink.discard(_ended("unknown"), ())
         await other.close()

@@ -141,7 +141,8 @@ import asyncio, sys
 import recordpublisher as rp
 
 async def main(folder):
-    properties = {"flink.my-queue.file": f"{folder}/messages.db", "flink.my-lines.folder": folder, "flink.sink.my-files.folder": f"{folder}/files"}
+    properties = {"flink.my-queue.file": f"{folder}/messages.db", "flink.my-lines.folder": folder}
+    properties["flink.sink.my-files.folder"] = f"{folder}/files"
     queue = {"publisher": "my-queue", "sink": "memory"}
     lines = {"publisher": "my-lines", "sink": "my-files", "state_uri": f"{folder}/state", "start": "TRIM_HORIZON"}
     for names in (lines, lines, queue):

@@ -42,6 +42,10 @@ WatchSeconds = Annotated[
     ),
 ]
 KCL, FILE = "kcl:TABLE", "file:PATH"
+FROM_ROWS = (
+    "the state store has no positions, or names workers that are gone, as after a restore from an older copy: these were read next to the "
+    "sink's rows. If workers exchanged a shard just then, its last records may be written again"
+)
 
 
 @positions.command("show")
@@ -212,11 +216,21 @@ def _place_of(uri: str, option: str, valid: Sequence[str]) -> tuple[str, str]:
 
 async def stored_states(properties: Properties) -> dict[str, ShardState]:
     """Return the stored state of each shard of a job. Raises: StateError if the job has stored no positions."""
+    from recordpublisher.fetcher.leases.group_store import MissingPositionsError
     from recordpublisher.plugins.positions.job_positions import JobPositions
 
     job = JobPositions(properties)
     try:
-        states = (await job.load()).merged.shards
+        try:
+            states = (await job.load()).merged.shards
+        except MissingPositionsError:
+            states = await job.load_beside_rows()
+            if not states:
+                raise
+            print_note(FROM_ROWS)
+        else:
+            if not states and (states := await job.load_beside_rows()):
+                print_note(FROM_ROWS)
     finally:
         await job.close()
     if not states:

@@ -71,8 +71,9 @@ class MissingPositionsError(StateError):
     def of(cls, what: str, place: str, job: GroupJob | None) -> MissingPositionsError:
         """Return the error for `what`, a worker or shards of the job `job`, that names the remedies."""
         take_along = (
-            "take the positions along: `recordpublisher positions show JOB --json > positions.jsonl` with the properties of that "
-            "sink, then `recordpublisher positions import JOB --from file:positions.jsonl --force --apply` with these"
+            "take the positions along, also if this store was restored from an older copy: `recordpublisher positions show JOB --json "
+            "> positions.jsonl` with the properties of that sink, then `recordpublisher positions import JOB --from file:positions.jsonl "
+            "--force --apply` with these"
         )
         if job is not None and job.keeps_positions:
             where = f"the job's last sink ({job.sink}) keeps them with its rows. Start with that sink again"
@@ -281,6 +282,11 @@ class GroupStore:
             if found is None
             else StoredDocument(PositionPart.from_bytes(found.value, self._place(name)), found.version)
         )
+
+    async def read_all_parts(self) -> list[PositionPart]:
+        """Return every stored part, also of workers that the lease table does not name."""
+        found = await self._call(self._store.list(PARTS_PREFIX, consistent=True))
+        return [PositionPart.from_bytes(each.value, self._place(name)) for name, each in found.items()]
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
         """Replace a part by its sealed version, which the worker that owns the part cannot replace.

@@ -120,6 +120,21 @@ class JobStateReader:
         entries = None if self._entries is None else GroupStore(self._entries)
         return await snapshots_of_workers(documents, partial(read_positions, documents, entries), entries) or []
 
+    async def load_beside_rows(self) -> Mapping[str, ShardState]:
+        """Return the newest state of each shard that is stored next to the sink's rows, whatever the lease table says.
+
+        It helps if the lease table was lost, or restored from an older copy. If workers exchanged a shard at that time, the state may be
+        older than the last row of the shard, whose records are then written again.
+        """
+        if self._entries is None:
+            return {}
+        newest: dict[str, tuple[int, ShardState]] = {}
+        for part in await GroupStore(self._entries).read_all_parts():
+            for key, stored in part.positions.items():
+                if key.shard not in newest or newest[key.shard][0] < key.epoch:
+                    newest[key.shard] = key.epoch, stored.state
+        return {shard: state for shard, (_, state) in newest.items()}
+
     async def close(self) -> None:
         """Close the store and the sink."""
         try:

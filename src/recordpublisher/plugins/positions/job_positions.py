@@ -57,11 +57,6 @@ class JobPositions:
         self._store: ConditionalStore | None = None
 
     @property
-    def are_kept_with_rows(self) -> bool:
-        """Whether the sink keeps the positions with its rows."""
-        return self._sink is not None
-
-    @property
     def are_stored_by_the_sink(self) -> bool:
         """Whether the sink, of another package, stores whole snapshots itself (`stored_positions`)."""
         return self._sink is not None and entry_store_of(self._sink) is None
@@ -80,6 +75,10 @@ class JobPositions:
         reader = JobStateReader(self._existing_store(), self._sink)
         in_store = merge_snapshots(await reader.load_in_store())
         return StoredPositions(merge_snapshots(await snapshots_in_sink(self._sink)), in_store)
+
+    async def load_beside_rows(self) -> Mapping[str, ShardState]:
+        """Return the newest state of each shard that is stored next to the sink's rows (`JobStateReader.load_beside_rows`)."""
+        return await JobStateReader(None, self._sink).load_beside_rows()
 
     async def heartbeats(self) -> Mapping[str, int]:
         """Return the number of the last heartbeat of each worker of the job's group that was not declared dead (sealed).

@@ -54,7 +54,7 @@ class FileTransfer:
 
     async def apply_import(self, plan: Sequence[ImportedPosition]) -> None:
         """Store the planned positions. Raises: StateError if the positions of a group are replaced while one of its workers runs."""
-        if self.is_forced and not self.job.are_kept_with_rows:
+        if self.is_forced and not self.job.are_stored_by_the_sink:
             await self.job.store_over(imported_states(plan))
         else:
             await self.job.store(imported_states(plan))
