@@ -255,7 +255,7 @@ def test_a_clash_with_a_built_in_does_not_advise_to_block_the_built_ins(install)
 
     (message,) = load_registry().publishers.clashes()
 
-    assert message.endswith("; uninstall taker, or block it with RECORDPUBLISHER_BLOCK_PLUGINS=mine")
+    assert message.endswith("; uninstall the second, or block it with RECORDPUBLISHER_BLOCK_PLUGINS=mine")
 
 
 def test_a_blocked_name_that_is_not_a_plugin_is_one_warning(install, monkeypatch, caplog):

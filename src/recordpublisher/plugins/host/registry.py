@@ -258,7 +258,7 @@ def normalized(name: str) -> str:
 def _way_to_one(known: NameOwner, other: NameOwner) -> str:
     """Return what a person can do about a name that two plugins have registered, for a message."""
     if known.plugin == "builtins":
-        return f"uninstall {other.distribution}, or block it with {BLOCK_VARIABLE}={other.block_names[0]}"
+        return f"uninstall the second, or block it with {BLOCK_VARIABLE}={other.block_names[0]}"
     alone = []
     for owner, rival in ((known, other), (other, known)):
         # A name that both have, such as that of their entry points, would block both.
