@@ -88,6 +88,9 @@ def test_a_setting_of_another_dead_letter_sink_or_exporter(shelf):
         },
         {"flink.metrics.exporters": "cloudwatch, prometheus", "flink.metrics.prometheus.address": "127.0.0.1:0"},
         {"flink.sink": "missing", "flink.sink.buffer.bytes": 9},
+        {"flink.sink": "furniture", "flink.deadletter.sink": "memory", KEY: "red"},
+        {"flink.sink": "memory", "flink.deadletter.sink": "furniture", KEY: "red"},
+        {"flink.deadletter.sink": "memory", KEY: "red"},  # the program makes the sink
         {"flink.metrics.interval": 9000},
     ],
     ids=" ".join,

@@ -48,8 +48,14 @@ def _why_unread(registry: Registry, properties: Properties, key: str) -> Iterato
         chosen = properties.value(choice)
         if chosen is None and table is registry.sinks:
             continue
-        reader = _named_in(key, start, table) or _declaring(key, table)
-        names = [name.strip().lower() for name in (chosen or "").split(",")]
+        given = [chosen]
+        if (reader := _named_in(key, start, table)) is None:
+            # The key does not say whether it is of the sink, which the program may make, or of the dead-letter sink.
+            if table is registry.sinks and properties.value(SINK) is None:
+                continue
+            reader = _declaring(key, table)
+            given = [properties.value(other) for of, other, _ in choices if of is table]
+        names = [name.strip().lower() for each in given for name in (each or "").split(",")]
         if reader is None or _reads(table, names, reader, key):
             continue
         has = f"the {table.kind} is {chosen}" if chosen else f"{choice.key} is not set"

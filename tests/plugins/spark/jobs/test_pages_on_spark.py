@@ -276,12 +276,13 @@ FILES = {
     "limited.py",
     "merge_job.py",
     "figures.py",
+    "old_positions.py",
 }
 PLAIN = {"README.md": 3, "batch-reads.md": 1, "monitor.md": 1, "write.md": 2}
 
 
 def test_every_block_of_these_pages_is_run():
-    """Those of `test-a-job.md` and `platforms.md` are run by `tests/docs`."""
+    """Those of `test-a-job.md` and `platforms.md` are run by `tests/docs`, and `old_positions.py` by `test_new_checkpoint.py`."""
     pages = [page for page in PAGES.glob("*.md") if page.name not in ("test-a-job.md", "platforms.md")]
     found = [block for page in pages for block in blocks(page, {}) if block.language == "python"]
     assert {block.file_name for block in found} == {*FILES, None}
