@@ -391,7 +391,6 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
         shards.on_reader_failed(entry, error)
 
     if group is not None:
-        from .elastic.job_storage import group_job_of
         from .elastic.leased_ownership import GroupWatermarkTracker
         from .pipeline.current_worker import CurrentWorker, LeaseGate
 

@@ -369,6 +369,3 @@ class QueueingShardOutput:
     def end(self, children: Sequence[Shard]) -> None:
         """Mark the shard as read to its end. `children`: its child shards, as far as its last read names them."""
         self._intake.end(self._entry, children)
-
-
-discovery_log = logging.getLogger("recordpublisher.discovery")
