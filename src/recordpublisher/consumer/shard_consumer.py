@@ -340,7 +340,7 @@ class BatchDecorator:
         self.strategy = strategy
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the deserializer needs for this batch. Call this before `parts`."""
+        """Wait for what the deserializer needs for this batch. Call this before `decorated_parts`."""
         if self._prepared is not None:
             await prepare_values(self._prepared, batch)
 
