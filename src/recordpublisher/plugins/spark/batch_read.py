@@ -419,7 +419,7 @@ def _without_positions(properties: Properties) -> Properties:
 def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BoundedReader:
     """Return the reader of this process for the options, whatever their positions. Its clients stay open from task to task.
 
-    - `values`: a deserialiser that was made from the properties of `options` before; None to make it here.
+    - `values`: a deserializer that was made from the properties of `options` before; None to make it here.
 
     Call it only in the thread that runs Spark's tasks.
     """

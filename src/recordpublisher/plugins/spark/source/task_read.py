@@ -72,7 +72,7 @@ def shard_reader(
 ) -> ReadShards:
     """Return the function with which a task reads: a fetcher on this process's event loop, whose clients stay open from batch to batch.
 
-    - `values`: a deserialiser that was made from the properties of `options` before; None to make it here.
+    - `values`: a deserializer that was made from the properties of `options` before; None to make it here.
     """
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
     from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
