@@ -81,7 +81,7 @@ def test_positions_by_shard_choose_the_shards():
         ({"startingPosition": '{"a": "5"}', "endingPosition": '{"b": "5"}'}, "names a, b"),
         (
             {"startingPosition": "2026-11-25T10:00:00Z", "endingPosition": "2026-11-25T09:00:00Z"},
-            "setting 'endingPosition' is '2026-11-25T09:00:00Z': the read is empty",
+            "setting 'endingPosition' is '2026-11-25T09:00:00Z': the read would end before it starts",
         ),
         ({"startingPosition": "latest"}, "a batch read ends at the tip"),
         ({"startingPosition": '{"a": "LATEST"}'}, "after a record or at the tip is valid only for a query"),
