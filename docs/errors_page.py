@@ -86,11 +86,11 @@ SUBJECTS = (
         "DataLossError",
     ),
     _subject(
-        "A record cannot be deserialised",
+        "A record cannot be deserialized",
         "The record is not what `flink.deserializer` expects.",
         "Look at it, then skip such records or keep them as dead letters: [bad records](../how-to/bad-records.md).",
         "DeserializationError",
-        further=("record … of … cannot be deserialised: …",),
+        further=("record … of … cannot be deserialized: …",),
     ),
     _subject(
         "A newer start has taken over",

@@ -35,7 +35,7 @@ LARGE = Decimal("12345678901234567890.123456789012345678")
 
 
 class Source(NamedTuple):
-    """Payloads, the properties and the deserialiser that decode them, and the values that the columns have in the end."""
+    """Payloads, the properties and the deserializer that decode them, and the values that the columns have in the end."""
 
     given: dict[str, str]
     deserializer: Any

@@ -1,8 +1,15 @@
 """A run that ends at a record of a shard reads none behind it."""
 
-from recordpublisher.consumer.run_end import RunEndCut
+from recordpublisher.consumer.run_end import EndPosition, RunEndCut
+from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.shards import Shard
 
 from fakes.batches import batch
+
+
+def batch_of(*arrivals_ms: int) -> RecordBatch:
+    records = [UserRecord(b"", str(place), arrival / 1000) for place, arrival in enumerate(arrivals_ms)]
+    return RecordBatch(Shard("s", "a"), records)
 
 
 class BeforePayload:
@@ -29,3 +36,15 @@ def test_a_batch_without_records_is_not_behind_the_end():
     cut = RunEndCut(BeforePayload(b"end"))
     assert cut.before_end(batch()) == batch()
     assert cut.first_past is None
+
+
+def test_an_end_by_time_lies_before_the_first_late_record_although_earlier_ones_follow():
+    end = EndPosition(200)
+    assert end.records_before(batch_of(100, 150, 200, 120)) == 2
+    assert end.records_before(batch_of(100, 199)) == 2
+    assert end.records_before(batch_of()) == 0
+
+
+def test_an_end_by_sequence_number_lies_before_that_record_or_the_next_one():
+    assert EndPosition(0, 2).records_before(batch_of(1, 1, 1, 1)) == 2
+    assert EndPosition(0, 4).records_before(batch_of(1, 1, 1, 1)) == 4

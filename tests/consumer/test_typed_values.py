@@ -206,7 +206,7 @@ def test_a_property_that_names_none_says_what_is_valid(name):
         built(name)
 
 
-def test_each_stream_may_have_a_deserialiser_of_its_own():
+def test_each_stream_may_have_a_deserializer_of_its_own():
     by_stream = deserializer_of({"orders": int, "clicks": lambda record: record.data})
 
     def values(stream):
@@ -298,7 +298,7 @@ def test_a_new_type_is_decoded_as_the_type_below_it(into, data, value):
     assert deserializer_of(into).values(batch(data)) == [value]
 
 
-def test_a_job_with_a_stream_without_a_deserialiser_is_refused_when_it_is_made():
+def test_a_job_with_a_stream_without_a_deserializer_is_refused_when_it_is_made():
     with pytest.raises(ConfigurationError, match=r"'deserializer' is 'a list'.*also \['orders'\]"):
         rp.DataFetcher("orders", region="us-east-1", sink=rp.MemorySink(), deserializer={"other": int})
 

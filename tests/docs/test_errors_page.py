@@ -82,7 +82,7 @@ def bad_record() -> None:
         (wrong_value, "A setting is wrong or missing"),
         (missing_stream, "A stream does not exist"),
         (denied_call, "A call failed"),
-        (bad_record, "A record cannot be deserialised"),
+        (bad_record, "A record cannot be deserialized"),
     ],
 )
 def test_a_message_is_found_by_its_text(fail, heading):

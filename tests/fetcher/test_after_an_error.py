@@ -318,7 +318,7 @@ def failing_source():
     return source, rp.DeserializationError("s", "a", "5", "not JSON")
 
 
-def test_a_record_that_cannot_be_deserialised_leaves_a_sound_sink_whose_rows_are_stored():
+def test_a_record_that_cannot_be_deserialized_leaves_a_sound_sink_whose_rows_are_stored():
     kept, sink = KeptSnapshots(), BufferingSink()
     source, error = failing_source()
     fail_once_written(sink, lambda: source.failing.update({"s/a": error}))

@@ -24,10 +24,10 @@ AVOIDED = re.compile(
     r"(?<!there )\b(?:is|are|was|were|be) no (?!longer\b|more\b|matter\b|need\b)\w+|\bso many\b|\banew\b|\bany more\b|"
     r"\b(?:go|goes|went|gone) on\b|\b(?:some|any)body\b|\bbelongs? into\b|"
     r"[,;] also (?:for|when|if|of|in|where|with|while|to|those|at|by|after|over)\b|\b(?:is|are) told\b|\bmend\b|"
-    r"\bnobody\b|\bwhoever\b|\bmeanwhile\b|\boutlast\w*|\bin (?:place of|its place)\b|\bbeside\b|\bdone with\b",
+    r"\bnobody\b|\bwhoever\b|\bmeanwhile\b|\boutlast\w*|\bin (?:place of|its place)\b|\bbeside\b|\bdone with\b|\b(?:de)?serialis\w+",
     re.IGNORECASE,
 )
-"""Words for which the writing guide has better ones."""
+"""Words for which the writing guide has better ones, and a second spelling of `deserialize`."""
 HEADLESS = re.compile(
     r"^(?:What|Why|Such|More|Most|Less|There|Here|No|So|And|But|Or|Then|Until|Since|Because|Counted)(?=\s)"
 )

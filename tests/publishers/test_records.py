@@ -155,7 +155,7 @@ def test_a_record_is_an_immutable_value():
 
 
 class Document:
-    """A deserialised value that its user gives a reference to the record."""
+    """A deserialized value that its user gives a reference to the record."""
 
 
 def test_a_value_that_refers_to_its_record_is_freed_with_it():

@@ -79,7 +79,7 @@ class CountsOn(rp.Deserializer):
 
 ONE_EACH, AGAIN, BAD = (
     "test_a_batch_gives_one_value_for_each_record",
-    "test_records_may_be_deserialised_again_and_alone",
+    "test_records_may_be_deserialized_again_and_alone",
     "test_a_bad_record_raises_for_itself_alone",
 )
 

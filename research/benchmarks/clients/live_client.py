@@ -1,6 +1,6 @@
 """A process that reads `live` through the whole pipeline until no record has arrived for a second: URL POLLING|EFO.
 
-Prints `ready` when every shard is being read. Prints JSON: milliseconds from the call that put a record until its deserialiser ran (`read`)
+Prints `ready` when every shard is being read. Prints JSON: milliseconds from the call that put a record until its deserializer ran (`read`)
 and until the sink had it (`written`), the first second left out; its CPU and the time that it waited for a core, both as a share of
 one; and what held it up by itself: the pauses of Python's garbage collector, in milliseconds.
 """

@@ -22,7 +22,7 @@ LAYERS = {
     ],
     "time-outs around a read": ["asyncio/timeouts.py", "publishers/clock.py"],
     "publisher: metrics, rate control, batches; freeing records": ["publishers/"],
-    "deserialiser, event times, watermarks": ["consumer/", "publishers/records.py"],
+    "deserializer, event times, watermarks": ["consumer/", "publishers/records.py"],
     "emission: slice, sink, state": [
         "fetcher/pipeline/emitter.py",
         "fetcher/sink.py",

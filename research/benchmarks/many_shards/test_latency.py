@@ -48,7 +48,7 @@ def test_latency(publisher, rounds, table):
         written = median(read["written"][share] for read, _ in said)
         goal = GOALS[publisher].get(share)
         table.append(Row(f"{name}, put to sink, {share}", written, at_most=goal, section="latency", unit="ms"))
-    for what, key in (("put to deserialiser", "read"), ("the put call itself (endpoint)", "put")):
+    for what, key in (("put to deserializer", "read"), ("the put call itself (endpoint)", "put")):
         figure = median(put["p50"] if key == "put" else read["read"]["p50"] for read, put in said)
         table.append(Row(f"{name}, {what}, p50", figure, section="latency", unit="ms"))
     waited = median(read["waited"] for read, _ in said) * 100

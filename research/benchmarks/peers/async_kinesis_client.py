@@ -1,6 +1,6 @@
 """A process of the peers' environment that reads a replayed stream with async-kinesis: URL get_records RECORDS.
 
-Prints microseconds of its CPU per record, from the first call to the last record. It prefetches as it likes and deserialises nothing.
+Prints microseconds of its CPU per record, from the first call to the last record. It prefetches as it likes and deserializes nothing.
 """
 
 import asyncio

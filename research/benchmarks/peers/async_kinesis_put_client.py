@@ -1,6 +1,6 @@
 """A process of the peers' environment that puts records of 200 B with async-kinesis: URL put RECORDS.
 
-Prints microseconds of its CPU per record. Its limits by shard are lifted; nothing is serialised.
+Prints microseconds of its CPU per record. Its limits by shard are lifted; nothing is serialized.
 """
 
 import asyncio

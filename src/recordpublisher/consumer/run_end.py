@@ -1,5 +1,6 @@
 """Where a run ends in one shard, if that is known before: records behind that end are not decoded."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from recordpublisher.publishers.records import RecordBatch
@@ -10,6 +11,30 @@ class RunEnd(Protocol):
 
     def records_before(self, batch: RecordBatch) -> int:
         """Return how many records of a batch are before the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndPosition:
+    """The end at the record `sequence`, or else at the first one that arrived at or after `arrival_ms` (epoch ms).
+
+    Arrival times are not ordered in a shard: all records after that record are left out, even if they arrived earlier. Sequence numbers
+    are compared as whole numbers, as in Kinesis.
+    """
+
+    arrival_ms: int
+    sequence: int | None = None
+
+    def records_before(self, batch: RecordBatch) -> int:
+        """Return how many records of a batch are before this position."""
+        if not batch.records:
+            return 0
+        if self.sequence is not None:
+            if int(batch.sequence_numbers[-1]) < self.sequence:
+                return len(batch)
+            return next(place for place, number in enumerate(batch.sequence_numbers) if int(number) >= self.sequence)
+        if max(batch.arrival_millis) < self.arrival_ms:
+            return len(batch)
+        return next(place for place, arrival in enumerate(batch.arrival_millis) if arrival >= self.arrival_ms)
 
 
 class RunEndCut:

@@ -340,7 +340,7 @@ class BatchDecorator:
         self.strategy = strategy
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the deserializer needs for this batch. Call this before `parts`."""
+        """Wait for what the deserializer needs for this batch. Call this before `decorated_parts`."""
         if self._prepared is not None:
             await prepare_values(self._prepared, batch)
 
@@ -468,7 +468,7 @@ class PoisonPolicy:
                 # A lack of memory says nothing about the record, so the record must not be dropped for it.
                 lacks_memory = any(isinstance(each, MemoryError) for each in causes_of(error))
                 if self._action is OnBadRecord.FAIL or lacks_memory:
-                    message = f"{name} cannot be deserialised: {reason}"
+                    message = f"{name} cannot be deserialized: {reason}"
                     log_user_error(log, error, message, batch.shard.key, record.sequence_number)
                     remedy = how_to_continue(batch.stream, batch.shard_id, record.sequence_number)
                     raise _deserialization_error(batch, record, f"{reason}; {remedy}") from error

@@ -43,7 +43,6 @@ from .pipeline.memory_budget import MemoryBudget
 from .pipeline.process_suspension import SuspensionDetector
 from .pipeline.reading import ReadIntake, ReadTasks
 from .pipeline.retention_gaps import RetentionGaps
-from .pipeline.shard_ends import ShardEnds
 from .pipeline.sink_errors import naming_sink, unfinished_of
 from .shard_lifecycle import ShardLifecycle
 from .shard_ownership import FixedOwnership, ShardOwnership
@@ -391,7 +390,6 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
         shards.on_reader_failed(entry, error)
 
     if group is not None:
-        from .elastic.job_storage import group_job_of
         from .elastic.leased_ownership import GroupWatermarkTracker
         from .pipeline.current_worker import CurrentWorker, LeaseGate
 
@@ -429,9 +427,9 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
         job.decorator_for,
         job.use_continuations,
         gaps,
-        ShardEnds(job.factory, clock),
+        clock,
+        settings,
         on_reader_failed,
-        settings.drain_ms / 1000,
     )
     shards = ShardLifecycle(
         job,

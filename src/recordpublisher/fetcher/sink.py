@@ -270,6 +270,10 @@ class SinkContext:
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
     - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, which is then
       acknowledged. `shard` is the `Shard.key`. It is None if the job reads shards.
+
+    To add a function of SinkContext: declare it here as a field with the default `_nothing`, and pass it in `build_fetcher` of
+    `fetcher/shard_fetcher.py` (also in `queues/job.py`, if a queue has it too). If it changes which shards may emit, `Emitter`
+    passes that to `Alignment.update`.
     """
 
     streams: tuple[str, ...] = ()

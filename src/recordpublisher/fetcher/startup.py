@@ -176,7 +176,9 @@ async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies)
 
 
 async def close_dependencies(dependencies: FetcherDependencies, *more: Awaitable[None]) -> None:
-    """Close publishers, sink and state store, and await `more`. Publishers and sink may take `flink.job.drain.timeout` each.
+    """Close publishers, sink and state store, and await what else the caller closes (`more`), all at the same time.
+
+    Publishers and sink may take `flink.job.drain.timeout` each.
 
     Raises: the first error of a close, after all of them were closed.
     """

@@ -88,7 +88,7 @@ class Queue:
         return dead_letters["MaxReceiveCount"] if dead_letters["TargetType"] == "BUILT_IN" else None
 
     def handle_of(self, delivery: Delivery) -> ReceiptHandle:
-        """Return the handle of the newest receipt."""
+        """Return the handle of the newest receipt of a record."""
         return ReceiptHandle(self.id, delivery.key, delivery.receipts)
 
     def find(self, handle: ReceiptHandle | None, now_ms: int, *, dead: bool) -> Delivery:

@@ -165,7 +165,7 @@ class LogSlice:
 
 
 class ShardLog:
-    """The records of one shard. Each has a counter: its number in the shard. Calls listeners when there is something new to read."""
+    """The records of one shard. Each has a counter, the end of its sequence number. Calls listeners when there is something to read."""
 
     def __init__(self, numbers: SequenceNumbers) -> None:
         self.numbers = numbers
@@ -227,12 +227,12 @@ class ShardLog:
 
     @property
     def tip(self) -> int:
-        """The counter at which a reader sees only records that arrive from now on."""
+        """The counter of the next record to come, at which a reader sees only records that arrive from now on."""
         return self._last_counter + 1
 
     @property
     def first_counter(self) -> int:
-        """The counter of the oldest record, or else the tip."""
+        """The counter of the oldest record, or of the next one to come if there is none."""
         return self._counters[0] if self._counters else self.tip
 
     def trim(self, before_ms: int) -> None:

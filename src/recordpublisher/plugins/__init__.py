@@ -1,1 +1,1 @@
-"""Layer 3: adapters (sinks, stores, Spark), and the code that puts the layers together to jobs. Start at `runtime/data_fetcher.py`."""
+"""Layer 3: adapters (sinks, stores, Spark), and the code that puts the layers together into jobs. Start at `runtime/job_assembly.py`."""

@@ -233,7 +233,7 @@ class DeserializationError(RecordPublisherError):
         self.stream = stream
         self.shard_id = shard_id
         self.sequence_number = sequence_number
-        super().__init__(f"record {sequence_number} of {stream}/{shard_id} cannot be deserialised: {reason}")
+        super().__init__(f"record {sequence_number} of {stream}/{shard_id} cannot be deserialized: {reason}")
 
 
 class StateError(RecordPublisherError):

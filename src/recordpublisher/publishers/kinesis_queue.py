@@ -90,7 +90,8 @@ class KinesisQueue(QueueSource):
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
         """Check the properties of a queue: it has a name, and it belongs to a single stream.
 
-        Raises: ConfigurationError if the name, the number of streams, the region, the wait or the start time is invalid.
+        Raises: ConfigurationError if the name, the number of streams, the region, the longest wait of a receive or the start time is
+        invalid.
         """
         name = properties.value(QUEUE_NAME)
         if name is None or not (_NAME.fullmatch(name) or _ARN.fullmatch(name)):

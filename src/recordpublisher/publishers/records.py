@@ -42,8 +42,8 @@ class RecordBatch(Generic[V_co]):
     - `after_gap`: whether records before the batch are lost, and the job has accepted that. The fetcher sets it.
     - `raw_count`, `raw_bytes`: number and data bytes of the Kinesis records, before de-aggregation.
 
-    The consumer adds `decoded` (None without a deserialiser), `event_times` and `watermarks` (epoch ms, one for each record), and moves
-    records that cannot be deserialised to `poisoned`, or counts them in `skipped`.
+    The consumer adds `decoded` (None without a deserializer), `event_times` and `watermarks` (epoch ms, one for each record), and moves
+    records that cannot be deserialized to `poisoned`, or counts them in `skipped`.
     """
 
     shard: Shard
@@ -168,7 +168,7 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def values(self) -> Sequence[V_co]:
-        """Column: deserialised values, or the bytes themselves without a deserialiser."""
+        """Column: deserialized values, or the bytes themselves without a deserializer."""
         column: Sequence[Any] = self.data if self.decoded is None else self.decoded
         return column
 
@@ -280,7 +280,7 @@ RECORD_OVERHEAD_BYTES = 360
 class Record(msgspec.Struct, Generic[V_co], frozen=True):
     """One record as a user sees it, a `Record[Order]` if its value is an `Order`.
 
-    - `value`: the deserialised `data`, or the bytes themselves without a deserialiser.
+    - `value`: the deserialized `data`, or the bytes themselves without a deserializer.
     - `event_time`: epoch ms.
     - `sub_sequence_number`: -1 outside KPL aggregates.
 
@@ -316,7 +316,7 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
 
 
 class PoisonedRecord(msgspec.Struct, frozen=True):
-    """A record that could not be deserialised, for the dead-letter sink (S7). It came before record number `index` of the batch."""
+    """A record that could not be deserialized, for the dead-letter sink (S7). It came before record number `index` of the batch."""
 
     index: int
     record: UserRecord
@@ -324,7 +324,7 @@ class PoisonedRecord(msgspec.Struct, frozen=True):
 
 
 class SkippedRecords(msgspec.Struct, frozen=True):
-    """Consecutive records that could not be deserialised and are skipped (S7). They came before record number `index` of the batch.
+    """Consecutive records that could not be deserialized and are skipped (S7). They came before record number `index` of the batch.
 
     - `count`: how many they are. `sequence_number`: that of the first of them.
     """

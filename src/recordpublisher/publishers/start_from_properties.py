@@ -89,7 +89,9 @@ def check_end_time(
     Raises: ConfigurationError that names the setting, if the end is before the start or after now.
     """
     if start_ms is not None and end_ms < start_ms:
-        raise ConfigurationError(name, given, "a time that is not before the start", reason="the read is empty")
+        raise ConfigurationError(
+            name, given, "a time that is not before the start", reason="the read would end before it starts"
+        )
     if now_ms is not None and end_ms > now_ms:
         reason = f"it lies in the future: {clock} is at {iso_time(now_ms)}"
         raise ConfigurationError(name, given, "NOW, or a time that has passed", reason=reason)

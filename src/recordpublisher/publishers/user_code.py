@@ -1,4 +1,4 @@
-"""Calls user code (handlers, callbacks, deserialisers): awaits what must be awaited, refuses code that would never run, and logs its
+"""Calls user code (handlers, callbacks, deserializers): awaits what must be awaited, refuses code that would never run, and logs its
 errors.
 
 It also names the method of a plugin that fails or does not return, and continues without tasks that do not end after their cancellation.

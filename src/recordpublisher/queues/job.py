@@ -240,7 +240,7 @@ class QueueJob:
                 raise result
 
     def metrics(self) -> dict[str, Any]:
-        """Return metrics as a plain dict: `worker`, and `shards`, which are receivers (A1)."""
+        """Return the metrics as a plain dict: `worker`, and under `shards` the metrics of each receiver (A1)."""
         return self._view.metrics()
 
     def retention_ms(self, stream: str) -> int | None:

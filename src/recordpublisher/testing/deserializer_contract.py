@@ -57,7 +57,7 @@ class DeserializerContract(Contract[DeserializerCase]):
         assert await case.values(*case.expected) == list(case.expected.values())
 
     @on_case
-    async def test_records_may_be_deserialised_again_and_alone(self, case: DeserializerCase) -> None:
+    async def test_records_may_be_deserialized_again_and_alone(self, case: DeserializerCase) -> None:
         """Check that a value depends on nothing but its record. If a batch fails, the job calls `values` for each of its records alone."""
         for payload, value in reversed(list(case.expected.items())):
             values = await case.values(payload, payload)

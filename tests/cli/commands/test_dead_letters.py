@@ -154,9 +154,9 @@ def test_reasons_that_differ_in_values_alone_are_one_kind(reason, kind):
 
 
 def test_the_reason_in_the_table_does_not_repeat_the_columns_before_it():
-    letter = SimpleNamespace(reason="record 9 of orders/shardId-0 cannot be deserialised: no JSON", number="9")
+    letter = SimpleNamespace(reason="record 9 of orders/shardId-0 cannot be deserialized: no JSON", number="9")
     letter.shard = SimpleNamespace(key="orders/shardId-0")
-    assert _reason_alone(letter) == "cannot be deserialised: no JSON"
+    assert _reason_alone(letter) == "cannot be deserialized: no JSON"
 
 
 def test_a_letter_is_shown_with_its_payload(results):
@@ -181,7 +181,7 @@ def test_a_replay_names_what_failed_again_and_exits_with_1(results, folder):
     done = results["replay"]
     assert done.returncode == 1
     undecoded, failed, last = sorted(done.stdout.splitlines(), key=lambda text: (text[0] != "r", text))
-    assert undecoded.startswith("record 9 of orders/shardId-0 cannot be deserialised: "), "the name is there once"
+    assert undecoded.startswith("record 9 of orders/shardId-0 cannot be deserialized: "), "the name is there once"
     assert failed == "8 of orders/shardId-0: 1 attempt: ValueError: no price"
     assert last == "Replayed: 1. Failed again and kept: 2."
     assert (folder / "sold").read_text().splitlines()[0] == "5"

@@ -1,4 +1,4 @@
-"""What `doctor` says where a job's sink cannot take the values of its deserialiser: what the job itself would say at its start."""
+"""What `doctor` says where a job's sink cannot take the values of its deserializer: what the job itself would say at its start."""
 
 from contextlib import AsyncExitStack
 

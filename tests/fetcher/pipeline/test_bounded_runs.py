@@ -2,6 +2,7 @@
 
 import asyncio
 
+from recordpublisher.consumer.run_end import EndPosition
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -105,3 +106,14 @@ def test_a_shard_that_ended_in_a_bounded_run_holds_the_watermark_for_its_child_e
         return fetcher.metrics()["worker"]["blockingShard"]
 
     assert run_virtual(job()) == "s/a"
+
+
+def test_a_run_that_is_over_where_it_ends_in_each_shard_says_so():
+    source, sink = ScriptedSource(per_read=7), RecordingSink()
+    source.add("a", *range(20))
+
+    _, result = run_virtual(read(source, sink, Bounds(ends={"s/a": EndPosition(0, 13)}, max_time=100)))
+
+    assert sink.rows == [("a", time) for time in range(13)]
+    assert result.reason is EndReason.SHARD_LIMITS
+    assert result.reason.value.endswith("or the end of the run in it")

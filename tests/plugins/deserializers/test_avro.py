@@ -236,7 +236,7 @@ def test_a_record_may_be_in_a_file_of_its_name(tmp_path):
     ("field", "reason"),
     [
         ({"name": "a", "type": ["int", "string"]}, r"\$.a is a union of several types"),
-        ({"name": "a", "type": ["null", "shop.Order"]}, r"\$.a is a shop.Order inside a shop.Order"),
+        ({"name": "a", "type": ["null", "shop.Order"]}, r"\$.a is a shop.Order that contains itself"),
         ({"name": "a", "type": "Missing"}, "Missing"),
         ({"name": "a", "type": "null"}, r"\$.a is null"),
     ],

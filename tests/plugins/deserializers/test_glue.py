@@ -1,4 +1,4 @@
-"""The deserialiser for the AWS Glue Schema Registry: records, schema versions, and Protobuf."""
+"""The deserializer for the AWS Glue Schema Registry: records, schema versions, and Protobuf."""
 
 import asyncio
 import json
@@ -85,7 +85,7 @@ def properties(moto):
 
 @pytest.fixture(scope="module")
 def made(properties):
-    """A deserialiser for several tests: each new one loads the SDK's model of Glue, for half a second."""
+    """A deserializer for several tests: each new one loads the SDK's model of Glue, for half a second."""
     return deserializer(properties)
 
 
@@ -100,13 +100,13 @@ async def values(made, *payloads):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("written", "value"), WRITTEN_BY_JAVA.items(), ids=["plain", "zlib"])
-async def test_bytes_of_the_java_serialiser_are_read(made, orders, written, value):
+async def test_bytes_of_the_java_serializer_are_read(made, orders, written, value):
     data = bytes.fromhex(written)
 
     assert await values(made, data[:2] + UUID(orders).bytes + data[18:]) == [value]
 
 
-async def test_json_of_the_java_serialiser_is_read(made, register):
+async def test_json_of_the_java_serializer_is_read(made, register):
     data = bytes.fromhex("0300b7b4a7f09c964e4aa687fb5de9ef0c637b226964223a317d")
     version = register('{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}', "JSON")
 
@@ -168,7 +168,7 @@ async def test_a_payload_that_is_not_as_its_header_says_is_a_bad_record(made, or
         await values(made, framed(orders, payload, compression=5))
 
 
-async def test_protobuf_of_the_java_serialiser_is_read(made, register):
+async def test_protobuf_of_the_java_serializer_is_read(made, register):
     version = register('syntax = "proto3"; message Order { int64 id = 1; string item = 2; }', "PROTOBUF")
 
     [order] = await values(made, framed(version, bytes.fromhex("0008011203746561"), compression=0))
@@ -418,7 +418,7 @@ def decode():
     WRITTEN_BY_JAVA_GLUE_PROTOBUF.items(),
     ids=[n for n, _ in WRITTEN_BY_JAVA_GLUE_PROTOBUF.values()],
 )
-def test_messages_of_the_java_serialiser_are_read(decode, written, expected):
+def test_messages_of_the_java_serializer_are_read(decode, written, expected):
     message = decode(bytes.fromhex(written))
 
     assert message.DESCRIPTOR.full_name == expected[0]

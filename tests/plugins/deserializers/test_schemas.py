@@ -460,7 +460,7 @@ async def test_dead_letters_have_no_schema_and_any_sink_takes_them_beside_infer(
     assert ["expected int | null, got str" in reasons[0], "it is a list" in reasons[1]] == [True, True], reasons
 
 
-async def test_a_deserialiser_that_must_wait_is_waited_for_and_its_values_are_rows():
+async def test_a_deserializer_that_must_wait_is_waited_for_and_its_values_are_rows():
     class Slow:
         decompressor = None
         prepared = False

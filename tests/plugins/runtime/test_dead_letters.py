@@ -56,7 +56,7 @@ async def test_skip_and_dead_letter_differ_in_nothing_but_the_letters(tmp_path):
 
 @pytest.mark.parametrize("policy", ["SKIP", "DEAD_LETTER"])
 async def test_records_are_read_once_whoever_refuses_them(tmp_path, policy):
-    """Of seven, the deserialiser refuses four and the table one."""
+    """Of seven, the deserializer refuses four and the table one."""
     sql = {"flink.sink.sql.uri": f"sqlite:///{tmp_path}/job.db", "flink.sink.sql.table": "orders", "flink.sink": "sql"}
     with closing(sqlite3.connect(tmp_path / "job.db")) as database:
         database.execute("create table orders (at int not null check (at <> 7))")

@@ -79,7 +79,7 @@ def test_what_cannot_be_reached_is_told_without_the_calls_that_led_to_it(kinesis
     assert shown(raised.value).count("\n") <= LINES
 
 
-def test_an_error_of_a_deserialiser_is_told_with_its_own_traceback_and_not_with_ours():
+def test_an_error_of_a_deserializer_is_told_with_its_own_traceback_and_not_with_ours():
     def deserializer(record):
         raise KeyError("customer")
 

@@ -1,15 +1,15 @@
-"""`startingPosition` and `endingPosition` of a batch read, and the first record behind an end."""
+"""`startingPosition` and `endingPosition` of a batch read."""
 
 from __future__ import annotations
 
 import pytest
 
+from recordpublisher.consumer.run_end import EndPosition
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.spark.read_range import EndPosition, ReadRange
+from recordpublisher.plugins.spark.read_range import ReadRange
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
 SEQUENCE = "49590338271490256608559692538361571095921575989136588898"
@@ -19,11 +19,6 @@ NOW = 1_800_000_000_000
 def parsed(**given: str) -> ReadRange:
     options = SparkOptions.parse({"streams": "s", "aws.region": "us-east-1", **given}, keeps_claims=False)
     return ReadRange.parse(options.properties, options.streams, NOW)
-
-
-def batch_of(*arrivals_ms: int) -> RecordBatch:
-    records = [UserRecord(b"", str(place), arrival / 1000) for place, arrival in enumerate(arrivals_ms)]
-    return RecordBatch(Shard("s", "a"), records)
 
 
 def test_without_positions_a_read_goes_from_the_oldest_record_to_now():
@@ -81,7 +76,7 @@ def test_positions_by_shard_choose_the_shards():
         ({"startingPosition": '{"a": "5"}', "endingPosition": '{"b": "5"}'}, "names a, b"),
         (
             {"startingPosition": "2026-11-25T10:00:00Z", "endingPosition": "2026-11-25T09:00:00Z"},
-            "setting 'endingPosition' is '2026-11-25T09:00:00Z': the read is empty",
+            "setting 'endingPosition' is '2026-11-25T09:00:00Z': the read would end before it starts",
         ),
         ({"startingPosition": "latest"}, "a batch read ends at the tip"),
         ({"startingPosition": '{"a": "LATEST"}'}, "after a record or at the tip is valid only for a query"),
@@ -99,18 +94,6 @@ def test_c2_positions_by_shard_are_for_one_stream(option):
         ConfigurationError, match=r"'streams' is 's,t': the positions in .* are given by shard.* Valid: one stream"
     ):
         parsed(streams="s,t", **{option: '{"a": "5"}'})
-
-
-def test_an_end_by_time_lies_before_the_first_late_record_although_earlier_ones_follow():
-    end = EndPosition(200)
-    assert end.records_before(batch_of(100, 150, 200, 120)) == 2
-    assert end.records_before(batch_of(100, 199)) == 2
-    assert end.records_before(batch_of()) == 0
-
-
-def test_an_end_by_sequence_number_lies_before_that_record_or_the_next_one():
-    assert EndPosition(0, 2).records_before(batch_of(1, 1, 1, 1)) == 2
-    assert EndPosition(0, 4).records_before(batch_of(1, 1, 1, 1)) == 4
 
 
 def test_an_age_counts_from_now():

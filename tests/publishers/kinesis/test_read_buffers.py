@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from recordpublisher.publishers.kinesis.http1 import limit_handshake_read_ahead, limit_read_ahead, share_read_buffer
+from recordpublisher.publishers.kinesis.http1 import limit_read_ahead, share_read_buffer
 
 
 class OtherLoopTransport:
@@ -48,15 +48,3 @@ def test_asyncios_tls_uses_the_shared_buffer_and_its_size_as_limit():
         True,
         64,
     )
-
-
-def test_a_handshake_that_has_begun_uses_the_shared_buffer():
-    protocol = SimpleNamespace(_ssl_buffer=bytearray(9), _ssl_buffer_view=memoryview(b""), max_size=256 * 1024)
-    protocol._app_transport = SimpleNamespace(_ssl_protocol=protocol, set_read_buffer_limits=lambda high: None)
-    read_buffer = bytearray(64)
-    limit_handshake_read_ahead(SimpleNamespace(get_protocol=lambda: protocol), read_buffer)
-    assert protocol._ssl_buffer is read_buffer
-
-
-def test_a_handshake_without_asyncios_internals_is_not_changed():
-    limit_handshake_read_ahead(SimpleNamespace(get_protocol=object), bytearray(64))

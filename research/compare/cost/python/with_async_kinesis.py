@@ -1,4 +1,4 @@
-"""Reads with async-kinesis, which has no fan-out: URL polling WARM SEGMENT SEGMENTS. It deserialises nothing."""
+"""Reads with async-kinesis, which has no fan-out: URL polling WARM SEGMENT SEGMENTS. It deserializes nothing."""
 
 import asyncio
 import os

@@ -121,7 +121,9 @@ class StreamChecks:
             self.is_unreachable = not is_refused  # Without the permission for this call, others may still be allowed.
             if self.is_unreachable and await self._is_inactive():
                 self.is_inactive = True
-                raise NotCheckedError("because of kinesis:DescribeStreamSummary") from error
+                raise NotCheckedError(
+                    "the stream is being created or deleted: see kinesis:DescribeStreamSummary"
+                ) from error
             raise
         return f"{sum(not shard.closed for shard in self._shards)} open shards"
 
@@ -170,7 +172,7 @@ class StreamChecks:
     async def _find_consumer(self) -> str:
         if self._use.consumer_arn is not None:
             self._consumer_arn = self._use.consumer_arn
-            raise NotCheckedError("the ARN is set, and the job does not look it up")
+            raise NotCheckedError("the consumer's ARN is set, so the job does not call DescribeStreamConsumer")
         if self._arn is None:
             raise NotCheckedError("the ARN of the stream is not known")
         name = self._use.consumer or ""

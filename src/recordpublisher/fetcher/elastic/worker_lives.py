@@ -174,7 +174,7 @@ class WorkerLives:
 
     @property
     def is_joining(self) -> bool:
-        """Whether it is not known yet which shards this process is to read first."""
+        """Whether the group has not yet decided with which shards this process begins."""
         return self._current.worker is None or self._current.worker.is_joining
 
     @property
@@ -270,11 +270,11 @@ class WorkerLives:
                 in_flight = self._shards.in_flight
                 self._counts.count_replaced(in_flight)
                 group_log.warning(
-                    "worker %s was replaced: records that it had not stored are read again (writes and calls "
-                    "in flight here: %d): %s",
+                    "worker %s was replaced (%s): records after its last stored positions are read again; writes and "
+                    "calls that were running here: %d",
                     worker.name,
-                    in_flight,
                     error,
+                    in_flight,
                 )
             except BaseException:
                 self._end_life()  # Without heartbeats nothing may be written, so no write should wait for them.

@@ -248,7 +248,7 @@ class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
 
     To add a field: declare it here with a default and a short stored name, set it where the lease changes (`LeaseTable.with_changes`), and
     add it to the strategy `tables` in tests/fetcher/leases/test_documents.py. A lease with an owner takes more bytes if the field has
-    another value than its default.
+    another value than its default. A write of the table that is repeated may have another value of the field.
 
     - `owner`: the worker that holds it. None if no worker has held it yet, or if the shard has ended.
     - `epoch`: the version of the table for which the owner has stored the shard's position before it acquired the shard. The table that

@@ -139,5 +139,6 @@ async def seal_part(group: GroupStore, worker: str, number: int) -> PositionPart
             await group.seal_part(sealed, number, part.version)
             return sealed
     raise StoreUnavailableError(
-        f"part {number} of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
+        f"the positions (part {number}) of worker {worker} cannot be locked against its further writes: they changed during each of "
+        f"{MAX_ATTEMPTS} attempts"
     )

@@ -103,7 +103,7 @@ class UnchangedTimer:
 class UnreadFinding(msgspec.Struct, frozen=True):
     """The result of one check of one shard.
 
-    - `shard`: its `Shard.key`.
+    - `key`: its `Shard.key`.
     - `progress`: a value that changes whenever something of the shard was emitted.
     - `unread`: whether the shard has records that were not emitted. None if this check did not find out.
     - `reason`: which worker should read the shard, or why nothing is emitted.

@@ -45,7 +45,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @property
     def records_read(self) -> int:
-        """Records that were given to the sink, and records that could not be deserialised."""
+        """Records that were given to the sink, and records that could not be deserialized."""
         left_out = self.table.total("skipped_records") + self.table.total("dead_letters")
         return self.emitter.records + left_out - self.dead_letter_handler.rejected
 

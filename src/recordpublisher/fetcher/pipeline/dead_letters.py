@@ -68,7 +68,7 @@ class DeadLetterHandler:
         )
 
     async def handle_undeserialized(self, batch: RecordBatch) -> None:
-        """Write a dead letter for each record of a batch that could not be deserialised."""
+        """Write a dead letter for each record of a batch that could not be deserialized."""
         for found in batch.poisoned:
             await self._write(batch.shard, found.record, found.reason)
 

@@ -31,6 +31,7 @@ from recordpublisher.publishers.user_code import (
     waiting_line,
 )
 
+from ..settings import FetcherSettings
 from ..shards.lineage import parent_keys
 from ..shards.read_state import ReadMoment
 from ..shards.shard_entry import ShardEntry
@@ -54,9 +55,9 @@ class ReadTasks:
         decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator],
         use_continuations: bool,
         gaps: RetentionGaps,
-        ends: ShardEnds,
+        clock: Clock,
+        settings: FetcherSettings,
         on_failed: Callable[[ShardEntry, BaseException], None],
-        drain_seconds: float,
     ) -> None:
         self._factory = factory
         self._table = table
@@ -64,9 +65,9 @@ class ReadTasks:
         self._decorator_for = decorator_for
         self._use_continuations = use_continuations
         self._gaps = gaps
-        self._ends = ends
+        self._ends = ShardEnds(factory, clock)
         self._on_failed = on_failed
-        self._drain_seconds = drain_seconds
+        self._drain_seconds = settings.drain_ms / 1000
         self._run_ends: Mapping[str, RunEnd] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._abandoned: set[asyncio.Task[None]] = set()
@@ -369,6 +370,3 @@ class QueueingShardOutput:
     def end(self, children: Sequence[Shard]) -> None:
         """Mark the shard as read to its end. `children`: its child shards, as far as its last read names them."""
         self._intake.end(self._entry, children)
-
-
-discovery_log = logging.getLogger("recordpublisher.discovery")

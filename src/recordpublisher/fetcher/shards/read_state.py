@@ -254,7 +254,7 @@ class ShardQueue:
         self.bytes = 0
         self.records = 0
         self.dead_letters = 0
-        """Records that could not be deserialised and wait for the dead-letter sink."""
+        """Records that could not be deserialized and wait for the dead-letter sink."""
 
     def __len__(self) -> int:
         return len(self._batches)

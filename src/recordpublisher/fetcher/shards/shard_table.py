@@ -1,6 +1,5 @@
 """Keeps the shards of a worker, and the order that reshards impose on them: which shards may start (S2)."""
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
@@ -259,6 +258,3 @@ class ShardTable:
             return True
         was_listed = child.key in self._last_listing.get(child.stream, ())
         return was_listed and key not in self._listed and self._is_expired(key)
-
-
-log = logging.getLogger("recordpublisher.discovery")

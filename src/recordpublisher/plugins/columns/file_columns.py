@@ -50,7 +50,7 @@ class FileColumns:
     """The columns of a sink's files: the fields of a type, then the metadata.
 
     Without a type that has fields, they are the columns of the Spark source (payload and metadata), and a last column `value` with the
-    deserialised value as JSON text. `value` is null if the records were not deserialised.
+    deserialized value as JSON text. `value` is null if the records were not deserialized.
     """
 
     def __init__(self, value_type: Any = None, check_rows: Callable[[pa.RecordBatch], None] | None = None) -> None:

@@ -179,20 +179,20 @@ class ChecksColumns(Protocol):
 
 
 class CheckedValues:
-    """A deserialiser that checks that values fit into the columns. Records with other values are bad (`flink.deserializer.error`)."""
+    """A deserializer that checks that values fit into the columns. Records with other values are bad (`flink.deserializer.error`)."""
 
     def __init__(self, values: Deserializer[Any], columns: ChecksColumns) -> None:
         self._values, self._columns = values, columns
         self.decompressor = getattr(values, "decompressor", None)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the values of the wrapped deserialiser. Raises: ValueError if one does not fit into its column."""
+        """Return the values of the wrapped deserializer. Raises: ValueError if one does not fit into its column."""
         values = self._values.values(batch)
         self._columns.check(batch.data if values is None else values)
         return values
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Let the wrapped deserialiser prepare for the batch."""
+        """Let the wrapped deserializer prepare for the batch."""
         if isinstance(self._values, PreparedDeserializer):
             await prepare_values(self._values, batch)
 

@@ -337,7 +337,7 @@ class _RowTypes:
     def _record(self, schema: dict[str, Any], place: str, inside: tuple[str, ...]) -> Any:
         name = schema["name"]
         if name in inside:
-            raise ValueError(f"{place} is a {name} inside a {name}, for which no column exists")
+            raise ValueError(f"{place} is a {name} that contains itself; no column can have a recursive type")
         fields = [
             SchemaField(field["name"], self.type_of(field["type"], f"{place}.{field['name']}", (*inside, name)))
             for field in schema["fields"]

@@ -1,4 +1,4 @@
-"""Decompresses the payloads of a batch before the deserialiser gets them. A property limits the size of each payload."""
+"""Decompresses the payloads of a batch before the deserializer gets them. A property limits the size of each payload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decodes records that the serialisers of the AWS Glue Schema Registry have written. Needs the extra `glue`."""
+"""Decodes records that the serializers of the AWS Glue Schema Registry have written. Needs the extra `glue`."""
 
 import asyncio
 import logging
@@ -264,7 +264,7 @@ def _refusing(words: str) -> Decode:
 
 
 def message_decoder(definition: str) -> Callable[[bytes], Any]:
-    """Return a function that parses the output of the registry's Protobuf serialiser: the index of the message, then the message.
+    """Return a function that parses the output of the registry's Protobuf serializer: the index of the message, then the message.
 
     The compiler runs as a separate process, which takes some 100 ms. Call this function in a thread.
 
@@ -287,7 +287,7 @@ def message_decoder(definition: str) -> Callable[[bytes], Any]:
 
 
 def _with_nested(messages: Iterable[Any]) -> Iterator[Any]:
-    """Yield messages at every depth, including the entries of maps, because the Java serialiser counts them all, sorted by full name."""
+    """Yield messages at every depth, including the entries of maps, because the Java serializer counts them all, sorted by full name."""
     for message in messages:
         yield message
         yield from _with_nested(message.nested_types)

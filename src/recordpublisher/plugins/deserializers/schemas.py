@@ -112,7 +112,7 @@ def with_schema_texts(given: Mapping[str, str]) -> dict[str, str]:
 
 
 class ConvertedValues:
-    """Converts the dicts of another deserialiser, such as Avro's, into rows of the schema."""
+    """Converts the dicts of another deserializer, such as Avro's, into rows of the schema."""
 
     def __init__(self, values: Deserializer[Any], into: Any) -> None:
         self._values, self.into = values, into
@@ -125,7 +125,7 @@ class ConvertedValues:
         return list(map(self._convert, batch.data if made is None else made))
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Let the other deserialiser fetch what it needs for the batch."""
+        """Let the other deserializer fetch what it needs for the batch."""
         if isinstance(self._values, PreparedDeserializer):
             await prepare_values(self._values, batch)
 

@@ -223,11 +223,11 @@ def build_metrics_exporters(registry: Registry, properties: Properties) -> list[
 
 
 def build_deserializer(registry: Registry, properties: Properties) -> Deserializer:
-    """Return the deserialiser of `flink.deserializer`: a registered name, or `module:name` of a type or a function.
+    """Return the deserializer of `flink.deserializer`: a registered name, or `module:name` of a type or a function.
 
     With `flink.deserializer.schema` its values are rows of that schema, decoded from JSON unless another format is named.
 
-    Raises: ConfigurationError if the deserialiser is unknown or cannot be imported or used, or if the schema is not valid for it.
+    Raises: ConfigurationError if the deserializer is unknown or cannot be imported or used, or if the schema is not valid for it.
     """
     name = properties.value(DESERIALIZER) or ""
     if (rows := schema_type(properties)) is not None:
@@ -247,7 +247,7 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
 
 
 def _check_deserializer(name: str, made: Any) -> None:
-    """Check the methods of a deserialiser that a plugin has registered. Raises: PluginError if one is missing or has other parameters."""
+    """Check the methods of a deserializer that a plugin has registered. Raises: PluginError if one is missing or has other parameters."""
     for method, define in (("values", "def values(self, batch)"), ("prepare", "async def prepare(self, batch)")):
         found = getattr(made, method, None)
         if method == "values" and not callable(found):
@@ -264,7 +264,7 @@ def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deser
         reason = "columns can only be inferred from JSON; name the columns"
         raise ConfigurationError.conflict(SCHEMA.key, f"{DESERIALIZER.key}={name}", value="INFER", reason=reason)
     if name in ("bytes", "text", "protobuf") or ":" in name:
-        reason = "that deserialiser makes values of its own type"
+        reason = "that deserializer makes values of its own type"
         raise ConfigurationError.conflict(SCHEMA.key, f"{DESERIALIZER.key}={name}", reason=reason)
     return ConvertedValues(registry.deserializers.make(name, DESERIALIZER.key, properties), rows)
 

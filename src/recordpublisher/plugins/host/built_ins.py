@@ -1,4 +1,4 @@
-"""Lists the built-in publishers, sinks, stores, strategies, deserialisers and exporters by their names.
+"""Lists the built-in publishers, sinks, stores, strategies, deserializers and exporters by their names.
 
 They are registered through the same hooks as the classes of any plugin, and are imported at their first use.
 """

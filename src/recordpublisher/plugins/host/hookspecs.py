@@ -56,7 +56,7 @@ def recordpublisher_register_watermark_strategies(registry: Registrar[WatermarkS
 
 @hookspec
 def recordpublisher_register_deserializers(registry: Registrar[Deserializer]) -> None:
-    """Add deserialisers; selected by `flink.deserializer`.
+    """Add deserializers; selected by `flink.deserializer`.
 
     A job builds one as `Name(properties)`. `DataFetcher` also accepts an instance (`deserializer=`).
     """

@@ -89,7 +89,7 @@ def checked_properties(
     An argument that is a text (`sink="sql"`) sets the property of that name.
 
     Raises: ConfigurationError if `given` is not a mapping, if a keyword argument is unknown (the message names the nearest argument of the
-    function `of`), if it contradicts another one, or if a deserialiser is given next to a schema, because it would make other values.
+    function `of`), if it contradicts another one, or if a deserializer is given next to a schema, because it would make other values.
     """
     named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
     try:
@@ -270,7 +270,7 @@ def check_reading(registry: Registry, properties: Properties) -> None:
 def chosen_deserializer(
     registry: Registry, properties: Properties, deserializer: DeserializerArgument[Any] | None
 ) -> Deserializer[Any]:
-    """Return the deserialiser that the argument gives, else the one that the property names.
+    """Return the deserializer that the argument gives, else the one that the property names.
 
     Raises: ConfigurationError if it is invalid.
     """
@@ -279,5 +279,5 @@ def chosen_deserializer(
 
 
 def value_type_made_by(values: Deserializer[Any]) -> Any:
-    """Return the type of the values that a deserialiser makes, or None if it is not known."""
+    """Return the type of the values that a deserializer makes, or None if it is not known."""
     return getattr(values, "into", None) or getattr(values, "makes", None)

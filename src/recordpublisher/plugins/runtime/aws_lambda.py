@@ -153,7 +153,7 @@ class _Invocation:
                     self._written = part.read_position
                 await self._sink.flush()
         except TimeoutError:
-            if not limit.expired():  # A deserialiser has raised it, for example because its registry did not answer.
+            if not limit.expired():  # A deserializer has raised it, for example because its registry did not answer.
                 raise
             text = "the function's time is almost up: %s"
             log.warning(text, self._sink.unfinished().reason, extra=log_extra(self._shard.key))

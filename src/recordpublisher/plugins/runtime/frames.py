@@ -119,7 +119,7 @@ def read_arrow(
     # 2. Read the streams up to the tip, or to a time. A record is also bad if its value does not fit into its column.
     batches: AsyncGenerator[RecordBatch, None] = stream(
         streams,
-        given.merged({SCHEMA.key: None}),  # The deserialiser `chosen` has this schema already.
+        given.merged({SCHEMA.key: None}),  # The deserializer `chosen` has this schema already.
         deserializer=CheckedValues(chosen, made) if made is not None and is_checked else chosen,
         timestamp_assigner=timestamp_assigner,
         restore=start if isinstance(start, Mapping) else None,

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -71,8 +70,6 @@ from .stream_names import StreamNames
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-
-log = logging.getLogger("recordpublisher.fetcher")
 
 
 def build_job(

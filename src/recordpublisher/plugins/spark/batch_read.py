@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from recordpublisher.consumer.deserialization import Deserializer
+from recordpublisher.consumer.run_end import EndPosition
 from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -36,7 +37,7 @@ from .options.spark_options import END_OPTION, ENDING_POSITION, SparkOptions
 from .options.start_by_shard import START_OPTION, STARTS
 from .outages import OutageWatch
 from .python_worker import errors_as_one_sentence, log_to_stderr, worker_loop
-from .read_range import EndPosition, ReadRange
+from .read_range import ReadRange
 from .row_columns import RowColumns
 from .source.task_plans import MAX_DOUBLINGS, count_tasks_of_batch_read
 
@@ -419,7 +420,7 @@ def _without_positions(properties: Properties) -> Properties:
 def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BoundedReader:
     """Return the reader of this process for the options, whatever their positions. Its clients stay open from task to task.
 
-    - `values`: a deserialiser that was made from the properties of `options` before; None to make it here.
+    - `values`: a deserializer that was made from the properties of `options` before; None to make it here.
 
     Call it only in the thread that runs Spark's tasks.
     """

@@ -5,39 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from recordpublisher.consumer.run_end import EndPosition
 from recordpublisher.fetcher.checkpoints.starts import Starts, json_by_shard, position_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.start_from_properties import check_end_time, initial_position, with_oldest_start
 
 from .options.spark_options import END_OPTION, ENDING_POSITION, VALID_END
 from .options.start_by_shard import START_OPTION, VALID_START, option_time_ms, starts_by_shard
-
-
-@dataclass(frozen=True, slots=True)
-class EndPosition:
-    """The first record that is not read: the record `sequence`, or else the first one that arrived at or after `arrival_ms` (epoch ms).
-
-    Arrival times are not ordered in a shard: all records after that record are left out, even if they arrived earlier.
-    """
-
-    arrival_ms: int
-    sequence: int | None = None
-
-    def records_before(self, batch: RecordBatch) -> int:
-        """Return how many records of a batch are before this position."""
-        if not batch.records:
-            return 0
-        if self.sequence is not None:
-            if int(batch.sequence_numbers[-1]) < self.sequence:
-                return len(batch)
-            return next(place for place, number in enumerate(batch.sequence_numbers) if int(number) >= self.sequence)
-        if max(batch.arrival_millis) < self.arrival_ms:
-            return len(batch)
-        return next(place for place, arrival in enumerate(batch.arrival_millis) if arrival >= self.arrival_ms)
 
 
 @dataclass(frozen=True, slots=True)

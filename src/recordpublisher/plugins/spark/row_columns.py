@@ -31,7 +31,7 @@ class RowColumns:
 
     def __init__(self, schema: pa.Schema | None = None, decoded: ColumnsAndDeserializer | None = None) -> None:
         self.values = None if decoded is None else decoded.values
-        """The deserialiser that makes the values of the columns; None for the one that the properties name."""
+        """The deserializer that makes the values of the columns; None for the one that the properties name."""
         self._typed = None if decoded is None else decoded.columns
         self.schema = source_columns(decoded) if schema is None else schema
         spelling = {name.lower(): name for name in source_columns(decoded).names}
@@ -64,7 +64,7 @@ class RowColumns:
 
 
 class ColumnsAndDeserializer(NamedTuple):
-    """The columns for the fields of `flink.deserializer.schema`, followed by the metadata, and the deserialiser that makes their values."""
+    """The columns for the fields of `flink.deserializer.schema`, followed by the metadata, and the deserializer that makes their values."""
 
     columns: FrameColumns
     values: Deserializer[Any]

@@ -59,7 +59,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Return whether there is a file or folder. Unlike `os.path.exists`, it does not take a disk that is unavailable for an empty one.
+    """Return whether there is a file or folder. Unlike `os.path.exists`, it raises if the disk is unavailable, instead of returning False.
 
     Raises: OSError if the answer is not known, for example on a network file system that is unavailable.
     """

@@ -294,7 +294,7 @@ def _decode_apart(
 
 _BODY: ContextVar[bytes | None] = ContextVar("recordpublisher_body", default=None)
 PLACEHOLDER = [{"Data": b"", "PartitionKey": "-"}]
-"""A record that the SDK serialises instead of the real ones, which would cost 7 us each. The body that this module has encoded then
+"""A record that the SDK serializes instead of the real ones, which would cost 7 us each. The body that this module has encoded then
 replaces the SDK's.
 """
 LARGE_PUT_BYTES = 2**20

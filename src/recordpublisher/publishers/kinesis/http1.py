@@ -589,10 +589,3 @@ def limit_read_ahead(transport: Any, read_buffer: bytearray) -> None:
         share_read_buffer(transport, read_buffer)
     elif hasattr(transport, "max_size"):
         transport.max_size = max_bytes
-
-
-def limit_handshake_read_ahead(transport: Any, read_buffer: bytearray) -> None:
-    """Call `limit_read_ahead` for a plain transport on which `start_tls` has just begun a handshake, before its first bytes arrive."""
-    secured = getattr(transport.get_protocol(), "_app_transport", None)
-    if secured is not None:
-        limit_read_ahead(secured, read_buffer)

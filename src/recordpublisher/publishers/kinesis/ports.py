@@ -141,7 +141,7 @@ class StreamSummary:
 class RecordDistribution(msgspec.Struct, frozen=True):
     """How a stream distributes its records over its shards, at the time of the response (S4).
 
-    - `distributes_by_key`: whether the key of a record decides its shard.
+    - `by_key`: whether the key of a record decides its shard.
     - `server_ms`: the service's time of the response (epoch ms), or None if it is not known.
     - `is_switchable`: whether the stream can be switched to AUTO and back, which only streams in on-demand mode can.
     """

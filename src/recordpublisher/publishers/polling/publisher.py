@@ -505,7 +505,9 @@ class TipDistance(msgspec.Struct, frozen=True):
 
 
 async def measure_tip_distance(port: PollingPort, shard: Shard, position: StartingPosition) -> TipDistance | None:
-    """Read one record after `position`. Return None if several empty responses in a row did not reach the tip.
+    """Return how far `position` is behind the tip, by a read of one record after it.
+
+    Return None if several empty responses in a row did not reach the tip.
 
     As a rule this takes two calls: one for the iterator, and one GetRecords with Limit 1.
 

@@ -251,7 +251,7 @@ BAD_RECORD_CHOICES = tuple(OnBadRecord.__members__)
 BAD_RECORDS = PropertyGroup("Bad records")
 ON_BAD_RECORD = BAD_RECORDS.choice(
     "flink.deserializer.error",
-    "A record that cannot be deserialised, or that the sink can never write: FAIL, SKIP and count, or DEAD_LETTER.",
+    "A record that cannot be deserialized, or that the sink can never write: FAIL, SKIP and count, or DEAD_LETTER.",
     OnBadRecord.FAIL.name,
     BAD_RECORD_CHOICES,
 )

@@ -174,7 +174,7 @@ class ReadSettings(TypedDict, total=False):
     """`flink.deserializer.protobuf.descriptor`: Where the message is described: a file that `protoc --include_imports
     --descriptor_set_out=FILE` wrote, or the Python module that protoc generated, whose name ends in _pb2."""
     deserializer_error: Literal["FAIL", "SKIP", "DEAD_LETTER"]
-    """`flink.deserializer.error`: A record that cannot be deserialised, or that the sink can never write: FAIL, SKIP and count, or
+    """`flink.deserializer.error`: A record that cannot be deserialized, or that the sink can never write: FAIL, SKIP and count, or
     DEAD_LETTER."""
     sink_map_on_failure: Literal["FAIL", "SKIP", "DEAD_LETTER"]
     """`flink.sink.map.on.failure`: After the last retry: FAIL the job, SKIP the record, or DEAD_LETTER, with

@@ -189,7 +189,7 @@ def test_before_the_time_is_up_the_rest_is_reported():
 
 
 class WaitingForASchema:
-    """A deserialiser whose registry does not answer for the second batch."""
+    """A deserializer whose registry does not answer for the second batch."""
 
     def __init__(self):
         self.batches = 0

@@ -131,9 +131,12 @@ def test_a_start_in_the_future_is_refused_before_any_call(orders, settings):
         ),
         (
             {"start": "2026-01-02T00:00:00Z", "end": "2026-01-01T00:00:00Z"},
-            "the read is empty. Valid: a time that is not before the start",
+            "the read would end before it starts. Valid: a time that is not before the start",
         ),
-        ({"stream_initpos": "2026-01-02T00:00:00Z", "end": "2026-01-01T00:00:00Z"}, "the read is empty"),
+        (
+            {"stream_initpos": "2026-01-02T00:00:00Z", "end": "2026-01-01T00:00:00Z"},
+            "the read would end before it starts",
+        ),
     ],
 )
 def test_an_end_in_the_future_or_before_the_start_is_refused_as_in_spark(orders, read, bounds, words):

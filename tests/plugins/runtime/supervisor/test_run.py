@@ -114,7 +114,7 @@ def test_a_failed_worker_ends_the_job_with_its_error(properties, tmp_path):
 
     assert job.wait(timeout=60) == 1
     told = path.with_suffix(".err").read_text()
-    assert "cannot be deserialised" in told
+    assert "cannot be deserialized" in told
     assert "failed with exit code 1; the job ends" in told
     assert "Traceback" not in told
 
@@ -182,7 +182,7 @@ def test_json_logs_are_json_to_the_last_line(properties, tmp_path):
     last = json_lines(path)[-1]
     assert {"time", "level", "logger", "message"} <= set(last)
     assert (last["level"], last["process"]) == ("ERROR", 0)
-    assert "cannot be deserialised" in last["message"]
+    assert "cannot be deserialized" in last["message"]
 
 
 def test_json_logs_have_the_progress(properties, tmp_path):

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from recordpublisher.consumer.run_end import EndPosition
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.batch_read import ShardRange, later_ranges, shard_ranges, shared_among
 from recordpublisher.plugins.spark.options.start_by_shard import STARTS
-from recordpublisher.plugins.spark.read_range import EndPosition, ReadRange
+from recordpublisher.plugins.spark.read_range import ReadRange
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties

@@ -7,11 +7,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from recordpublisher.consumer.run_end import EndPosition
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.batch_read import RangeRead, ShardRange
-from recordpublisher.plugins.spark.read_range import EndPosition
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, OutageError, TransientError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 
+from recordpublisher.consumer.run_end import EndPosition
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
@@ -21,7 +22,7 @@ from recordpublisher.plugins.spark.batch_read import (
     shared_reader,
 )
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.spark.read_range import EndPosition, ReadRange
+from recordpublisher.plugins.spark.read_range import ReadRange
 from recordpublisher.plugins.spark.source.kinesis_service import KinesisService
 from recordpublisher.publishers.errors import DataLossError, OutageError, StreamNotFoundError
 from recordpublisher.publishers.positions import PositionType, StartingPosition

@@ -71,7 +71,7 @@ def test_a_task_logs_how_many_records_of_which_shards_it_left_out(kinesis, caplo
     (line,) = [each for each in caplog.records if "left out" in each.message]
     assert line.levelname == "WARNING"
     assert line.message == (
-        "group-00000 of batch 1 left out 1,200 records that could not be used (flink.deserializer.error=SKIP): s/a 1,200"
+        "task 0 of batch 1 left out 1,200 records that could not be used (flink.deserializer.error=SKIP): s/a 1,200"
     )
 
 
@@ -204,7 +204,7 @@ def test_a_replay_that_is_not_through_is_no_data_loss(kinesis, accepts_loss):
     slow = TaskRead(replace(plan(kinesis), accepts_loss=accepts_loss), store, slowly(kinesis, [1]), kinesis.clock)
     with pytest.raises(
         RetriesExhaustedError,
-        match=r"group-00000 of batch 1 .* Not found yet: 2 of s/a. They may still be in the stream",
+        match=r"task 0 of batch 1 .* Not found yet: 2 of s/a. They may still be in the stream",
     ):
         slow.rows()
 

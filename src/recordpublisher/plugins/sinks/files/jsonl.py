@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class JsonlSink(FileSink):
-    """Writes one JSON object for each record: its metadata, `eventTime`, and the deserialised `value`, or `data` without a deserialiser.
+    """Writes one JSON object for each record: its metadata, `eventTime`, and the deserialized `value`, or `data` without a deserializer.
 
     Readers see complete files only, and each record is in exactly one of them; see `flink.sink.jsonl.path`.
     """
@@ -50,7 +50,7 @@ class JsonlSink(FileSink):
     async def open(self, context: SinkContext) -> None:
         """Open the folder.
 
-        Raises: the errors of the base class; ConfigurationError if an archive would have deserialised values instead of payloads;
+        Raises: the errors of the base class; ConfigurationError if an archive would have deserialized values instead of payloads;
         ImportError if columns are inferred and pyarrow is not installed.
         """
         if self.keeps_archive and context.value_type not in (None, bytes):
@@ -80,7 +80,7 @@ class JsonlSink(FileSink):
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
         """Return the batch, and its bytes in memory.
 
-        Raises: ConfigurationError if the file belongs to an archive, and would have the deserialised values instead of the payloads.
+        Raises: ConfigurationError if the file belongs to an archive, and would have the deserialized values instead of the payloads.
         """
         if self.keeps_archive and batch.decoded is not None:  # The type of a function's values is not known before.
             raise _no_archive_of_values()
@@ -106,7 +106,7 @@ class JsonlSink(FileSink):
 
 def _no_archive_of_values() -> ConfigurationError:
     reason = (
-        "with a deserialiser the jsonl sink writes 'value' instead of 'data', which an archive needs; leave the deserialiser out, "
+        "with a deserializer the jsonl sink writes 'value' instead of 'data', which an archive needs; leave the deserializer out, "
         "or use parquet"
     )
     return ConfigurationError(ARCHIVE.key, "true", reason=reason)

@@ -108,9 +108,9 @@ class ParquetSink(FileSink):
                 self._use(grown)
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
-        """Return a batch without deserialised values as Arrow columns, which need less memory than the batch.
+        """Return a batch without deserialized values as Arrow columns, which need less memory than the batch.
 
-        Columns of deserialised values are made later, in a thread, because they take longer.
+        Columns of deserialized values are made later, in a thread, because they take longer.
         """
         refused: list[RejectedRecord] = []
         rows = [] if batch.decoded is not None else self._columns.rows([batch], refused)

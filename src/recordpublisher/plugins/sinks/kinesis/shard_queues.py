@@ -277,7 +277,7 @@ class TargetShardQueue:
         self._burst_limit_seconds = self.rate.fraction * self.rate.burst_seconds(now)
 
     def _limit_credit(self, now: float) -> None:
-        """Limit how much of the rate that was not used before may be used now: to MAX_CREDIT_SECONDS, less the calls in flight.
+        """Let at most MAX_CREDIT_SECONDS of unused rate be caught up, minus the seconds of rate that calls in flight have used.
 
         A delayed call in flight may reach the shard together with new calls. All of them must fit into the shard's limit.
         """

@@ -59,7 +59,7 @@ class Handler:
     def check(self, context: SinkContext) -> str:
         """Return a sentence that says what the function receives.
 
-        Raises: ConfigurationError if the function takes values of another type than the deserialiser makes.
+        Raises: ConfigurationError if the function takes values of another type than the deserializer makes.
         """
         made, taken = context.value_type, self._value_type
         if made is not None and taken is not None and not may_fit(made, taken):
@@ -226,7 +226,7 @@ def may_fit(made: Any, taken: Any) -> bool:
     made_classes, taken_classes = _classes_of(made), _classes_of(taken)
     if not made_classes or not taken_classes:
         return True
-    # A subclass fits, and so does a base class: a deserialiser for the base may return the subclass.
+    # A subclass fits, and so does a base class: a deserializer for the base may return the subclass.
     return any(issubclass(a, b) or issubclass(b, a) for a in made_classes for b in taken_classes)
 
 

@@ -42,7 +42,7 @@ class MapSink(Sink[V]):
     records are waiting.
 
     - `handler`: an async function of one `Record`; or a plain function, which is called in threads and may block. If its
-      parameter is annotated with another type, it receives the deserialised value: `async def handle(order: Order)`. A mapping
+      parameter is annotated with another type, it receives the deserialized value: `async def handle(order: Order)`. A mapping
       has a handler for each stream: `{"orders": on_order, "clicks": on_click}`.
     - `concurrency`: number of handlers that may run at the same time.
     - `ordering`: PER_KEY handles records with the same partition key one after the other, including across a reshard. PER_SHARD
@@ -76,7 +76,7 @@ class MapSink(Sink[V]):
     tells_done = True
 
     # The overloads bind V to what the handler takes (a record, a list or a value), so that type checkers compare it with the job's
-    # deserialiser.
+    # deserializer.
     @overload
     def __init__(
         self, handler: Callable[[list[Record[V]]], object], *, batch_size: int, **options: Unpack[_ListOptions]

@@ -238,7 +238,7 @@ class IcebergTable(LakeTable):
                 return self._prepare(schema, partitions, may_change)
         except StateError as error:
             raise ConfigurationError(
-                ICEBERG_TABLE.key, self._name, "a table for the records", reason=str(error)
+                ICEBERG_TABLE.key, self._name, "a table whose columns and partitions fit the records", reason=str(error)
             ) from error
 
     def columns(self) -> pa.Schema:

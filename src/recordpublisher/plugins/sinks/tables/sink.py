@@ -494,7 +494,11 @@ class TableSink(ArchivingSink):
             try:
                 return await self._with_table(call)
             except ConflictingCommitError as error:
-                log.info("%s has a newer version, which is loaded: %s", self._place, error)
+                log.info(
+                    "another commit changed %s, so its newest version is loaded and this commit is tried again: %s",
+                    self._place,
+                    error,
+                )
             await pause_after_conflict(attempt)
         raise StoreUnavailableError(
             f"{self._place} was changed by another commit during each of {_MOST_ATTEMPTS} attempts"

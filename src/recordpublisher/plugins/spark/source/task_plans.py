@@ -45,6 +45,11 @@ class TaskPlan:
         return claim_name(self.group)
 
     @property
+    def where(self) -> str:
+        """Name of the task in messages, such as `task 3 of batch 7`."""
+        return f"task {self.group} of batch {self.batch.batch}"
+
+    @property
     def start_states(self) -> dict[Shard, ShardState]:
         """The state from which each shard is read."""
         return {entry.shard: entry.state for entry in self.shards}

@@ -72,7 +72,7 @@ def shard_reader(
 ) -> ReadShards:
     """Return the function with which a task reads: a fetcher on this process's event loop, whose clients stay open from batch to batch.
 
-    - `values`: a deserialiser that was made from the properties of `options` before; None to make it here.
+    - `values`: a deserializer that was made from the properties of `options` before; None to make it here.
     """
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
     from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
@@ -133,8 +133,7 @@ class TaskRead:
             if is_ours:
                 return rows.drain()
             # Another attempt was faster. Its claim counts, and the rows just read are dropped.
-            text = "another attempt of %s of batch %s has stored its claim first; its records are read again"
-            LOG.info(text, self.plan.name, self.plan.batch.batch)
+            LOG.info("another attempt of %s has stored its claim first; its records are read again", plan.where)
         else:
             claim = ReadClaim.from_bytes(stored)
         return self._replay(claim).drain()
@@ -151,7 +150,7 @@ class TaskRead:
         began_ms = self.clock.now_ms()
         result = self.read(plan.start_states, bounds, rows, publisher)
         skipped = {key: outcome.seen.skipped for key, outcome in result.shards.items()}
-        log_left_out(LOG, f"{plan.name} of batch {plan.batch.batch}", skipped)
+        log_left_out(LOG, plan.where, skipped)
         # The columns are built first, so that a bad record fails the task before its claim is stored.
         rows.build()
         # The claim says that there was a subscription even if another attempt has made it: the next batch must wait 5 s after it (F9).
@@ -221,7 +220,7 @@ class TaskRead:
             if any(left.values()) and self.clock.monotonic() >= until:
                 missing = ", ".join(f"{count} of {key}" for key, count in left.items() if count)
                 raise RetriesExhaustedError(
-                    f"{self.plan.name} of batch {self.plan.batch.batch} must read again the records that an earlier "
+                    f"{self.plan.where} must read again the records that an earlier "
                     "attempt has read (claimed), and has found none of them for "
                     f"{REPLAY_SECONDS:.0f} s. Not found yet: {missing}. They may still be in the stream, because the reads have not "
                     "reached its tip: start the query again"

@@ -1,4 +1,5 @@
-"""All uses of private parts of the AWS SDK: of aiobotocore, botocore and their aiohttp. A test names each of them, on the newest SDK.
+"""All uses of private parts of the AWS SDK: of aiobotocore, botocore and their aiohttp. A test checks that the
+newest SDK still has each of them.
 
 The classes override methods of the SDK. If a version of the SDK keeps a part in another place, a function here returns None, and the SDK
 makes the call itself.
