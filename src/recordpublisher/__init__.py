@@ -26,7 +26,7 @@ _NAMES = {
     ".plugins.deserializers.avro": "Avro",
     ".plugins.deserializers.protobuf": "Protobuf",
     ".plugins.host.hookspecs": "hookimpl",
-    ".plugins.host.manager": "publisher_class",
+    ".plugins.host.plugin_loading": "publisher_class",
     ".plugins.host.registry": "Registrar Registry",
     ".plugins.metrics.export": "export_metrics",
     ".plugins.metrics.prometheus.exporter": "metrics_text",

@@ -35,7 +35,7 @@ from .plugins.columns.typed_columns import to_arrow as to_arrow
 from .plugins.deserializers.avro import Avro as Avro
 from .plugins.deserializers.protobuf import Protobuf as Protobuf
 from .plugins.host.hookspecs import hookimpl as hookimpl
-from .plugins.host.manager import publisher_class as publisher_class
+from .plugins.host.plugin_loading import publisher_class as publisher_class
 from .plugins.host.registry import Registrar as Registrar
 from .plugins.host.registry import Registry as Registry
 from .plugins.metrics.export import export_metrics as export_metrics

@@ -276,7 +276,7 @@ def call_service(
             return await work(client)
 
     if any(map(is_unknown, properties)):  # The plugins that the properties name may declare these keys.
-        from ..plugins.host.manager import load_registry  # Imported here because it loads pluggy.
+        from ..plugins.host.plugin_loading import load_registry  # Imported here because it loads pluggy.
 
         load_registry().import_chosen(properties)
     properties.check()

@@ -6,7 +6,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.leases.group_store import GroupStore
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.sinks.tables.table_storage import TableStorage
 from recordpublisher.plugins.stores import by_location
 from recordpublisher.plugins.stores.by_location import conditional_store_of

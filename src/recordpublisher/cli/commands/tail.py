@@ -40,13 +40,22 @@ from recordpublisher.plugins.host.build_from_properties import (
     reads_a_queue,
     shard_publisher_names,
 )
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.runtime.stream_and_consume import without_job_identity
 from recordpublisher.plugins.sinks.files.jsonl import record_as_json
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import (
+    START_FORMS,
+    age_ms,
+    named_start,
+    passed_initial_position,
+    refuse_future,
+    time_ms,
+    with_oldest_start,
+)
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.declaration import is_sequence_number
@@ -63,15 +72,6 @@ from recordpublisher.publishers.properties.reading_properties import INITIAL_POS
 from recordpublisher.publishers.properties.sink_properties import PARTITIONS
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.start_from_properties import (
-    START_FORMS,
-    age_ms,
-    named_start,
-    passed_initial_position,
-    refuse_future,
-    time_ms,
-    with_oldest_start,
-)
 from recordpublisher.publishers.user_code import describe_error
 
 from ..execution import print_note, run_to_end, run_until_signal

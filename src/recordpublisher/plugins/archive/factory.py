@@ -24,7 +24,7 @@ from recordpublisher.publishers.properties.reading_properties import ARCHIVE_LIV
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from ..host.manager import publisher_class
+from ..host.plugin_loading import publisher_class
 from ..runtime.shard_lister import ShardLister
 from ..runtime.stream_names import stream_names
 from ..stores.back_ends import FOLDER, OBJECT_STORES, forms_of

@@ -101,13 +101,15 @@ def _reads_own_queue(properties: Properties) -> bool:
     made = _source_class(properties)
     if made is None or not issubclass(made, QueueSource):
         return False
-    from recordpublisher.publishers.kinesis_queue import KinesisQueue  # Imported here because it loads the AWS SDK.
+    from recordpublisher.publishers.kinesis_queue_source import (
+        KinesisQueue,  # Imported here because it loads the AWS SDK.
+    )
 
     return not issubclass(made, KinesisQueue)
 
 
 def _source_class(properties: Properties) -> type[RecordSource] | None:
-    from .manager import load_registry  # Imported here because it loads pluggy, which most commands do not need.
+    from .plugin_loading import load_registry  # Imported here because it loads pluggy, which most commands do not need.
 
     registry = load_registry()
     try:

@@ -14,7 +14,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = {
     "publishers": {
         "POLLING": "publishers.polling:PollingRecordPublisherFactory",
         "EFO": "publishers.fanout:FanOutRecordPublisherFactory",
-        "QUEUE": "publishers.kinesis_queue:KinesisQueue",
+        "QUEUE": "publishers.kinesis_queue_source:KinesisQueue",
         "ARCHIVE": "plugins.archive.factory:ArchiveFactory",
         "DYNAMODB_STREAMS": "publishers.dynamodb_streams:DynamoDbStreamsFactory",
     },

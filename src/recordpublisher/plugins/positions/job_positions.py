@@ -29,7 +29,7 @@ from ..host.build_from_properties import (
     check_properties,
     checked_publisher_class,
 )
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from ..lag.job_state import JobStateReader, snapshots_in_sink
 from ..runtime.shard_lister import ShardLister
 from ..runtime.stream_names import GivenStreams, stream_names, streams_of

@@ -16,6 +16,7 @@ from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, s
 from recordpublisher.fetcher.shards.lineage import Children
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
@@ -24,7 +25,6 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import HashRange, Shard, stream_name
-from recordpublisher.publishers.start_from_properties import initial_position
 
 from ..stores.aws_store_calls import AwsStoreCalls, ConditionFailedError, NotFoundError
 from ..stores.dynamodb_store import create_table

@@ -21,7 +21,7 @@ from recordpublisher.publishers.properties.job_properties import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_store, check_properties
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from ..stores.by_location import missing_folder
 from .job_positions import end_group
 

@@ -28,7 +28,7 @@ from recordpublisher.publishers.shards import Shard, stream_name
 from recordpublisher.publishers.user_code import close_or_leave
 
 from ..host.build_from_properties import build_source, checked_publisher_class
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from .arguments import Assigner, batch_decorator_factory, check_bounded
 from .shard_lister import ShardLister
 

@@ -35,7 +35,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import V
 from recordpublisher.publishers.user_code import add_note, describe_error
 
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from ..host.registry import Registry
 from .arguments import (
     COMMAND_OPTIONS,

@@ -30,7 +30,7 @@ from recordpublisher.publishers.retry import duration_words
 from recordpublisher.publishers.user_code import add_note
 
 from ..host.build_from_properties import build_metrics_exporters, calls_a_service, reads_a_queue
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from ..lag.job_state import effect_of_no_positions
 from ..metrics.export import FetchersOfProcess, open_exporters
 from .data_fetcher import DataFetcher

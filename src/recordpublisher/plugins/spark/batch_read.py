@@ -19,6 +19,7 @@ from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds,
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StreamNotFoundError, TransientError
+from recordpublisher.publishers.initial_position import check_end_time
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
@@ -29,7 +30,6 @@ from recordpublisher.publishers.properties.reading_properties import (
 )
 from recordpublisher.publishers.shards import Shard, stream_name
 from recordpublisher.publishers.skipped_records_log import log_left_out
-from recordpublisher.publishers.start_from_properties import check_end_time
 
 from .arrow_rows import ArrowRows, ReusedMemory
 from .options.spark_options import END_OPTION, ENDING_POSITION, SparkOptions

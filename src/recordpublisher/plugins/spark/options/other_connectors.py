@@ -13,6 +13,7 @@ from typing import Any
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import refuse_future
 from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.declaration import (
@@ -40,7 +41,6 @@ from recordpublisher.publishers.properties.reading_properties import (
     ROLE_STS_ENDPOINT,
     uses_fan_out,
 )
-from recordpublisher.publishers.start_from_properties import refuse_future
 
 from ..python_worker import log_to_stderr
 from .start_by_shard import AT_TIME, VALID_START, option_time_ms
