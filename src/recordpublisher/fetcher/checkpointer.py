@@ -15,7 +15,7 @@ from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
 
 from .checkpoints.checkpoint_schedule import CheckpointAge
-from .checkpoints.snapshot import snapshot_to_json
+from .checkpoints.snapshot_format import snapshot_to_json
 from .checkpoints.staged_commits import CommitCounts
 from .checkpoints.starts import AloneWorkerPort
 from .conditional_store import wait_for_store

@@ -14,7 +14,7 @@ from ..publishers.errors import RecordPublisherError
 from ..publishers.log_fields import log_extra, with_notes
 from ..publishers.shards import Shard
 from ..publishers.user_code import describe_error
-from .checkpoints.snapshot import RestoredState
+from .checkpoints.snapshot_format import RestoredState
 from .checkpoints.starts import initial_states, list_restored, unlisted_states
 from .dependencies import FetcherDependencies
 from .shard_lifecycle import ShardLifecycle

@@ -14,7 +14,7 @@ from ..publishers.properties.declaration import iso_time
 from ..publishers.properties.job_properties import JOB_NAME
 from ..publishers.properties.reading_properties import INITIAL_POSITION
 from ..publishers.shards import Shard
-from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, warn_of_other_streams
+from .checkpoints.snapshot_format import RestoredState, merge_snapshots, overlay, warn_of_other_streams
 from .checkpoints.starts import (
     Starts,
     data_loss_error,

@@ -43,7 +43,7 @@ from recordpublisher.plugins.host.build_from_properties import (
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 from recordpublisher.plugins.runtime.stream_and_consume import without_job_identity
-from recordpublisher.plugins.sinks.files.jsonl import record_as_json
+from recordpublisher.plugins.sinks.files.jsonl_sink import record_as_json
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError

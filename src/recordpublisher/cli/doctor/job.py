@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.inspect import type_info
 
 from recordpublisher.consumer.typed_values import fields_of, type_name
-from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
+from recordpublisher.fetcher.checkpoints.snapshot_format import ANOTHER_PLACE, refuse_other_job
 from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.leases.group_store import GroupStore

@@ -28,7 +28,7 @@ from ..shards.read_state import latest
 from ..shards.retention_check import RetentionCheck, RetentionGap, may_have_gap
 from ..shards.shard_state import ShardState
 from ..sink import State
-from .snapshot import RestoredState
+from .snapshot_format import RestoredState
 from .staged_commits import CommitCounts
 
 log = logging.getLogger("recordpublisher.fetcher")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.log_fields import mask_passwords
 
-from ..checkpoints.snapshot import ANOTHER_PLACE_OF_SINK, PARTS_PREFIX
+from ..checkpoints.snapshot_format import ANOTHER_PLACE_OF_SINK, PARTS_PREFIX
 from ..conditional_store import ConditionalStore
 from ..leases.group_store import GroupStore
 from ..leases.lease_settings import LeaseSettings

@@ -196,7 +196,7 @@ def _uri(properties: Properties) -> str:
 
 def _catalogue(uri: str, properties: Properties, order_of: OrderOf) -> Catalogue:
     if uri.startswith((DELTA, ICEBERG)):
-        from .tables import table_files  # Imported here because it loads the library of the table's format.
+        from .table_files import table_files  # Imported here because it loads the library of the table's format.
 
         return FileCatalogue(table_files(uri, properties, order_of), order_of)
     return FileCatalogue(files_at(uri, properties, order_of), order_of)

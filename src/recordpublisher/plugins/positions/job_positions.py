@@ -6,12 +6,23 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import (
+    RestoredState,
+    merge_snapshots,
+    overlay,
+    snapshot_to_json,
+)
 from recordpublisher.fetcher.conditional_store import ConditionalStore, StoredDocument
 from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_group
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.sealing import LiveWorkerError, seal_all_silent, seal_part, seal_parts, seal_worker
+from recordpublisher.fetcher.leases.worker_sealing import (
+    LiveWorkerError,
+    seal_all_silent,
+    seal_part,
+    seal_parts,
+    seal_worker,
+)
 from recordpublisher.fetcher.pipeline.sink_errors import destination_of, naming_sink, states_of_sink
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, entry_store_of, stores_positions

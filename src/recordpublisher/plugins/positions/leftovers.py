@@ -8,12 +8,12 @@ from itertools import chain
 from typing import NamedTuple
 
 from recordpublisher.fetcher.checkpoints.committing_calls import CommittingCalls
-from recordpublisher.fetcher.checkpoints.snapshot import PARTS_PREFIX
+from recordpublisher.fetcher.checkpoints.snapshot_format import PARTS_PREFIX
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.position_documents import PositionPart
-from recordpublisher.fetcher.leases.sealing import seal_part, seal_worker
+from recordpublisher.fetcher.leases.worker_sealing import seal_part, seal_worker
 from recordpublisher.fetcher.sink import CommittingSink, Leftover, Sink, Staged, entry_store_of
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.config_fields import values_of

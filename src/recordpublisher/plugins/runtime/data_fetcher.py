@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.alarms import AlarmListener
-from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
+from recordpublisher.fetcher.checkpoints.snapshot_format import ANOTHER_PLACE
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress

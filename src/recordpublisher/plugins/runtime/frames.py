@@ -12,7 +12,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Unpack
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument
-from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
+from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.install_commands import install_command

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
+from recordpublisher.fetcher.checkpoints.snapshot_format import ANOTHER_PLACE
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason

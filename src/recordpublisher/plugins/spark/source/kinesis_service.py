@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import list_restored
 from recordpublisher.fetcher.monitoring.alarm_monitor import RetentionPeriods
 from recordpublisher.fetcher.shards.discovery import MissingShards, ShardExists

@@ -56,9 +56,9 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> ArchiveF
     kind, _, name = uri.partition(":")
     if f"{kind}:" == DELTA:
         from ..sinks.tables.delta import ENTRIES, DeltaLakeTable
-        from ..sinks.tables.table_storage import TableStorage
+        from ..sinks.tables.table_location import TableLocation
 
-        storage = TableStorage(name, ARCHIVE_URI.key, properties, properties.with_prefix(DELTA_STORAGE))
+        storage = TableLocation(name, ARCHIVE_URI.key, properties, properties.with_prefix(DELTA_STORAGE))
         delta = DeltaLakeTable(storage, "FIXED")
         return _TableFiles(delta, f"Delta table {storage.uri}", properties, order_of, ENTRIES)
     from ..sinks.tables.iceberg import IcebergTable
