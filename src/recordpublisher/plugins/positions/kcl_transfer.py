@@ -20,9 +20,9 @@ from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION, LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import HashRange, Shard, stream_name
 

@@ -17,9 +17,9 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.initial_position import START_FORMS, named_start, refuse_future
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION, LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard, stream_name, stream_of
 

@@ -27,7 +27,6 @@ from recordpublisher.publishers.initial_position import (
     time_ms,
 )
 from recordpublisher.publishers.positions import PositionType
-from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     ON_BAD_RECORD,
@@ -38,6 +37,7 @@ from recordpublisher.publishers.properties.job_properties import (
 from recordpublisher.publishers.properties.keyword_types import ReadSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..deserializers.schemas import is_inferred

@@ -21,13 +21,13 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StreamNotFoundError, TransientError
 from recordpublisher.publishers.initial_position import check_end_time
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import (
     INITIAL_POSITION,
     INITIAL_TIMESTAMP,
     INITIAL_TIMESTAMP_FORMAT,
 )
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.shards import Shard, stream_name
 from recordpublisher.publishers.skipped_records_log import log_left_out
 

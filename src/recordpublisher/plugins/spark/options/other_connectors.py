@@ -17,15 +17,10 @@ from recordpublisher.publishers.initial_position import refuse_future
 from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.declaration import (
-    MAX_MS,
     POSITION_ALIASES,
     Property,
     declared_properties,
-    epoch_ms,
     find_property,
-    iso_time,
-    parse_with_unit,
-    why_no_time,
 )
 from recordpublisher.publishers.properties.properties import (
     Properties,
@@ -40,6 +35,13 @@ from recordpublisher.publishers.properties.reading_properties import (
     REGION,
     ROLE_STS_ENDPOINT,
     uses_fan_out,
+)
+from recordpublisher.publishers.properties.times_and_sizes import (
+    MAX_MS,
+    epoch_ms,
+    iso_time,
+    parse_with_unit,
+    why_no_time,
 )
 
 from ..python_worker import log_to_stderr
