@@ -25,8 +25,8 @@ from recordpublisher.plugins.deserializers.schemas import (
 from recordpublisher.plugins.sinks.files.jsonl_sink import record_as_json
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.shards import Shard
 
 from .execution import print_note

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..publishers.errors import DataLossError, FencedError, ImpossibleStateError, RetriesExhaustedError, StateError
-from ..publishers.log_fields import with_notes
+from ..publishers.safe_text import with_notes
 from ..publishers.shards import Shard
 from ..publishers.user_code import GRACE_SECONDS, describe_error, end_or_leave, slow_calls, waiting_line
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter

@@ -42,7 +42,6 @@ from recordpublisher.publishers.initial_position import (
     time_ms,
     with_oldest_start,
 )
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.job_properties import (
     COMPRESSION,
@@ -57,6 +56,7 @@ from recordpublisher.publishers.properties.reading_properties import INITIAL_POS
 from recordpublisher.publishers.properties.sink_properties import PARTITIONS
 from recordpublisher.publishers.properties.times_and_sizes import is_sequence_number
 from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.user_code import describe_error
 
 from ..execution import print_note, run_to_end, run_until_signal

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.log_fields import mask_passwords
+from recordpublisher.publishers.safe_text import mask_passwords
 
 from ..checkpoints.snapshot_format import ANOTHER_PLACE_OF_SINK, PARTS_PREFIX
 from ..conditional_store import ConditionalStore

@@ -13,8 +13,9 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.log_fields import log_extra, with_notes
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS
+from recordpublisher.publishers.safe_text import with_notes
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
 from ..checkpoints.snapshot_format import RestoredState

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recordpublisher.publishers.errors import PluginError, StateError
-from recordpublisher.publishers.log_fields import counted, repr_of
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import counted, repr_of
 from recordpublisher.publishers.user_code import PluginCall, add_note, close_or_leave, is_coroutine_function
 
 from ..checkpoints.snapshot_format import checked_snapshot

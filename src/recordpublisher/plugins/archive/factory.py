@@ -15,12 +15,12 @@ from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Retention
 from recordpublisher.publishers.base import Checks, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.job_properties import ACCEPTS_LOSS, ON_DATA_LOSS, WORKER_BYTES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ARCHIVE_LIVE, ARCHIVE_UNPROVEN, ARCHIVE_URI
 from recordpublisher.publishers.properties.times_and_sizes import iso_time
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 

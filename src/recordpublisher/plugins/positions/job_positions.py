@@ -28,10 +28,10 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, entry_store_of, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.job_properties import SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.safe_text import mask_passwords
 
 from ..host.build_from_properties import (
     build_sink,

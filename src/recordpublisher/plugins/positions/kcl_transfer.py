@@ -18,12 +18,12 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.retry import call_with_retries
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.shards import HashRange, Shard, stream_name
 
 from ..stores.aws_store_calls import AwsStoreCalls, ConditionFailedError, NotFoundError

@@ -19,7 +19,6 @@ from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, SinkError, StateError
-from recordpublisher.publishers.log_fields import counted, notes_of, text_of
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     DRAIN_TIMEOUT,
@@ -33,6 +32,7 @@ from recordpublisher.publishers.properties.keyword_types import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times_and_sizes import Duration, seconds_of
 from recordpublisher.publishers.records import V
+from recordpublisher.publishers.safe_text import counted, notes_of, text_of
 from recordpublisher.publishers.user_code import add_note, describe_error
 
 from ..host.plugin_loading import load_registry

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
-from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.safe_text import counted
 
 from ..lag.rates import Rates
 

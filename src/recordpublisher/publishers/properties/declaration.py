@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import ConfigurationError
-from ..log_fields import names_a_secret, text_of
+from ..safe_text import names_a_secret, text_of
 from .times_and_sizes import EXAMPLES, parse_with_unit
 
 NO_MAXIMUM = 2**62

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..errors import ConfigurationError
-from ..log_fields import MASK, mask_passwords, text_of
+from ..safe_text import MASK, mask_passwords, text_of
 from .declaration import (
     ExplainedValueError,
     Property,

@@ -14,7 +14,6 @@ from typing import Any
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import refuse_future
-from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.declaration import (
     POSITION_ALIASES,
@@ -43,6 +42,7 @@ from recordpublisher.publishers.properties.times_and_sizes import (
     parse_with_unit,
     why_no_time,
 )
+from recordpublisher.publishers.safe_text import MASK
 
 from ..python_worker import log_to_stderr
 from .start_by_shard import AT_TIME, VALID_START, option_time_ms
