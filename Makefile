@@ -12,7 +12,7 @@ CORE := tests/publishers tests/consumer tests/fetcher tests/local tests/testing
 CORE_TOOLS := attrs boto3 cbor2 cryptography h2 hypercorn hypothesis "moto[server]" pydantic pytest pytest-asyncio pytest-timeout rich typer
 CONNECTIONS := tests/publishers tests/local tests/plugins/stores tests/plugins/archive
 # Folders with tests of a marker, so that a run need not collect all nine thousand; tests/packaging/test_release.py looks for others.
-KILLS := tests/groups tests/plugins/runtime tests/plugins/sinks tests/plugins/archive tests/publishers/kinesis_queue tests/cli
+KILLS := tests/groups tests/plugins/runtime tests/plugins/sinks tests/plugins/archive tests/publishers/kinesis_queue_source tests/cli
 OF_JOBS := tests/plugins/runtime/supervisor
 OUTAGE := research/outage
 LONG := kills or sinks or time or simulation or faults or hostile or compare or versions or benchmark

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import recordpublisher as rp
-from recordpublisher.publishers.properties.declaration import EXAMPLES, Property
+from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.properties import properties_by_keyword
 from recordpublisher.publishers.properties.reading_properties import (
     INITIAL_POSITION,
     INITIAL_TIMESTAMP,
     INITIAL_TIMESTAMP_FORMAT,
 )
+from recordpublisher.publishers.properties.times_and_sizes import EXAMPLES
 
 PACKAGE = Path(__file__).parents[1] / "src/recordpublisher"
 FILE = PACKAGE / "publishers/properties/keyword_types.py"

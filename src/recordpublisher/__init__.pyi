@@ -35,7 +35,7 @@ from .plugins.columns.typed_columns import to_arrow as to_arrow
 from .plugins.deserializers.avro import Avro as Avro
 from .plugins.deserializers.protobuf import Protobuf as Protobuf
 from .plugins.host.hookspecs import hookimpl as hookimpl
-from .plugins.host.manager import publisher_class as publisher_class
+from .plugins.host.plugin_loading import publisher_class as publisher_class
 from .plugins.host.registry import Registrar as Registrar
 from .plugins.host.registry import Registry as Registry
 from .plugins.metrics.export import export_metrics as export_metrics
@@ -51,8 +51,8 @@ from .plugins.runtime.stream_and_consume import consume as consume
 from .plugins.runtime.stream_and_consume import stream as stream
 from .plugins.sinks.callback import CallbackSink as CallbackSink
 from .plugins.sinks.callback import MemorySink as MemorySink
-from .plugins.sinks.files.jsonl import JsonlSink as JsonlSink
-from .plugins.sinks.files.parquet import ParquetSink as ParquetSink
+from .plugins.sinks.files.jsonl_sink import JsonlSink as JsonlSink
+from .plugins.sinks.files.parquet_sink import ParquetSink as ParquetSink
 from .plugins.sinks.tables.delta import DeltaSink as DeltaSink
 from .plugins.sinks.tables.iceberg import IcebergSink as IcebergSink
 from .plugins.sinks.kinesis import FailedRecord as FailedRecord

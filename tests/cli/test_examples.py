@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from recordpublisher.cli.app import app
-from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import snapshot_to_json
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord

@@ -5,9 +5,9 @@ import logging
 
 import pytest
 
-from recordpublisher.cli.commands.tail import json_line
 from recordpublisher.cli.execution import print_error
 from recordpublisher.cli.output import TextLines, aligned, escape_controls_in_json, json_text, printable, styled, table
+from recordpublisher.cli.record_file import json_line
 
 from fakes.batches import batch
 

@@ -10,13 +10,13 @@ from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsume
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import ExpiredIteratorError
+from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ReadResponse
 from recordpublisher.publishers.polling import PollingConfig, PollingRecordPublisher
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shard_metrics import ShardMetrics
-from recordpublisher.publishers.start_from_properties import initial_position
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from fakes.fanout_harness import FanOutHarness

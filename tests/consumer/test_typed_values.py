@@ -15,7 +15,7 @@ import recordpublisher as rp
 from recordpublisher.consumer.deserialization import CallableDeserializer, deserializer_of
 from recordpublisher.consumer.typed_values import Json, converter_into, has_fields, plain_value
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.runtime.arguments import batch_decorator_factory
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.shard_metrics import ShardMetrics

@@ -6,7 +6,7 @@ import runpy
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
+from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots
 from recordpublisher.publishers.kinesis.error_mapping import HINTS
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS
 from recordpublisher.publishers.properties.properties import Properties

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from recordpublisher.cli import watch as watch_lines
+from recordpublisher.cli import lag_view
 from recordpublisher.cli.commands import lag
-from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots, snapshot_to_json
 from recordpublisher.plugins.sinks import callback as memory  # noqa: F401 - declare properties
 from recordpublisher.plugins.spark import writer as writing_options  # noqa: F401 - declares properties
 from recordpublisher.plugins.spark.options import spark_options  # noqa: F401 - declares properties
@@ -137,7 +137,7 @@ def test_the_page_of_the_kcl_says_what_becomes_of_a_setting(setting):
 def test_each_column_of_lag_is_explained_on_the_page_about_it():
     page = (ROOT / "docs/operate/watch-a-job.md").read_text()
     explained = page[page.index("| LAG | ") : page.index("For cron or CI")]
-    columns = {*lag.HEAD, *lag.TIP_HEAD, *watch_lines.GROUP_HEAD, *watch_lines.HEAD} - {"", "SHARD"}
+    columns = {*lag.HEAD, *lag.TIP_HEAD, *lag_view.GROUP_HEAD, *lag_view.HEAD} - {"", "SHARD"}
 
     assert [column for column in sorted(columns) if column not in explained] == []
     assert "With `--live` the job itself says it" in explained

@@ -15,19 +15,19 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.plugins.archive.archive import Catalogue
 from recordpublisher.plugins.archive.factory import ArchiveFactory
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.runtime.arguments import batch_decorator_factory
 from recordpublisher.plugins.runtime.shard_lister import ShardLister
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory
 from recordpublisher.publishers.fanout.registration import ConsumerRefCounts
+from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import Transport
 from recordpublisher.publishers.polling import PollingRecordPublisherFactory
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ARCHIVE_LIVE, RECORD_PUBLISHER
-from recordpublisher.publishers.start_from_properties import initial_position
 
 STREAM = "orders"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
+from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.archive.next_step import ranges_of
 from recordpublisher.plugins.sinks.archived_shards import ArchivedShards, FileRange

@@ -6,7 +6,7 @@ import asyncio
 from typing import ClassVar
 
 import recordpublisher as rp
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 
 PROPERTIES = {"flink.stream.recordpublisher": "MEMORY", "flink.stream.initpos": "TRIM_HORIZON"}
 ARRIVAL = 1_700_000_000.25

@@ -8,7 +8,7 @@ import os
 import pytest
 from hostile.path_to_sinks import POLICIES, SINKS, HostileStreams, run_through
 
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 
 from random_inputs import inputs
 

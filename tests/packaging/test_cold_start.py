@@ -58,7 +58,9 @@ def test_the_first_record_is_read_without_the_aws_sdk_and_without_groups(script,
 
     assert "recordpublisher.publishers.polling.publisher" in imported
     assert imported & SDK == set()
-    assert {name for name in imported if name.startswith(OF_GROUPS)} == {"recordpublisher.fetcher.leases.lease_counts"}
+    assert {name for name in imported if name.startswith(OF_GROUPS)} == {
+        "recordpublisher.fetcher.leases.group_counters"
+    }
 
 
 def test_f9_a_fan_out_query_that_starts_again_needs_no_aws_sdk_before_it_subscribes(url):

@@ -56,7 +56,7 @@ for each in pkgutil.walk_packages(recordpublisher.__path__, "recordpublisher.", 
 """
 CHOSEN = {
     *(f"plugins.{name}" for name in ("databases", "deserializers.avro", "metrics.opentelemetry", "runtime.frames")),
-    *(f"plugins.sinks.{name}" for name in ("files.parquet", "sql", "tables.delta", "tables.iceberg")),
+    *(f"plugins.sinks.{name}" for name in ("files.parquet_sink", "sql", "tables.delta", "tables.iceberg")),
     "plugins.stores.sql_store",
 }
 """Modules that a property or a name of `recordpublisher` chooses, and whose error names the extra."""
@@ -75,7 +75,7 @@ BEHIND = {
             "tables.table",
         )
     ),
-    *(f"plugins.{name}" for name in ("archive.tables", "dead_letters.table_letters", "tracing.spans")),
+    *(f"plugins.{name}" for name in ("archive.table_files", "dead_letters.table_letters", "tracing.spans")),
     *(f"plugins.deserializers.{name}" for name in ("glue", "protobuf")),
 }
 """Modules that others import once they know that the extra is there."""

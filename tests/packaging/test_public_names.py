@@ -75,7 +75,7 @@ def test_the_commands_start_without_the_aws_sdk():
 
 
 def test_loading_the_registry_leaves_the_built_ins_unimported():
-    loaded = modules_after("from recordpublisher.plugins.host.manager import load_registry; load_registry()")
+    loaded = modules_after("from recordpublisher.plugins.host.plugin_loading import load_registry; load_registry()")
 
     assert loaded & HEAVY == {"pluggy"}
 

@@ -11,8 +11,8 @@ import boto3
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
-from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
+from recordpublisher.plugins.sinks.files.parquet_sink import ParquetSink
 from recordpublisher.plugins.sinks.tables.delta import DeltaSink
 from recordpublisher.plugins.sinks.tables.iceberg import IcebergSink
 from recordpublisher.plugins.spark.python_worker import worker_loop

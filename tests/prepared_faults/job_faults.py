@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import ManualClock
 from recordpublisher.plugins.stores.folder_store import FolderStore

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordpublisher import ConfigurationError, PositionType, Properties, StartingPosition
-from recordpublisher.publishers.start_from_properties import (
+from recordpublisher.publishers.initial_position import (
     initial_position,
     initial_timestamp_ms,
     named_start,

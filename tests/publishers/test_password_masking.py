@@ -1,8 +1,8 @@
 import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.safe_text import mask_passwords
 
 
 @pytest.mark.parametrize(

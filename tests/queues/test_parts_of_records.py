@@ -8,7 +8,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.runtime.arguments import batch_decorator_factory
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings

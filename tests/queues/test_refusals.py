@@ -4,7 +4,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.host.build_from_properties import checked_publisher_class
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameClaim, NameOwner
 from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 

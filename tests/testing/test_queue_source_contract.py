@@ -7,7 +7,7 @@ import pytest
 from recordpublisher import Properties
 from recordpublisher.local.in_memory_transport import MemoryTransport
 from recordpublisher.publishers.kinesis.client import TRANSPORTS
-from recordpublisher.publishers.kinesis_queue import KinesisQueue
+from recordpublisher.publishers.kinesis_queue_source import KinesisQueue
 from recordpublisher.testing import (
     QueueSourceCase,
     QueueSourceContract,

@@ -18,9 +18,9 @@ from typer.core import TyperGroup
 
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.error_mapping import NoCredentialsError
-from recordpublisher.publishers.log_fields import notes_of, text_of
 from recordpublisher.publishers.properties.properties import Properties, is_unknown
 from recordpublisher.publishers.retry import call_with_retries, retry_listener
+from recordpublisher.publishers.safe_text import notes_of, text_of
 from recordpublisher.publishers.user_code import ForeignExitError, exits_as_errors, is_raised_in_user_code, raised_line
 
 from ..plugins.runtime.stop_signals import WorkerFailedError
@@ -276,7 +276,7 @@ def call_service(
             return await work(client)
 
     if any(map(is_unknown, properties)):  # The plugins that the properties name may declare these keys.
-        from ..plugins.host.manager import load_registry  # Imported here because it loads pluggy.
+        from ..plugins.host.plugin_loading import load_registry  # Imported here because it loads pluggy.
 
         load_registry().import_chosen(properties)
     properties.check()

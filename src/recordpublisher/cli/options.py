@@ -17,9 +17,9 @@ from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SIN
 from recordpublisher.publishers.properties.properties import Properties, knows_any
 from recordpublisher.publishers.properties.retry_properties import with_short_outages
 
-from ..publishers.log_fields import MASK
 from ..publishers.properties.declaration import is_secret
 from ..publishers.properties.reading_properties import CREDENTIALS_PROVIDER, ENDPOINT, PROFILE_NAME, REGION
+from ..publishers.safe_text import MASK
 from .execution import run_to_end
 
 _PROGRAM = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")

@@ -62,7 +62,7 @@ def job_state_reader(properties: Properties, use_sink: bool) -> JobStateReader |
     Raises: ConfigurationError if a property is invalid, or the folder of the state does not exist.
     """
     from recordpublisher.plugins.host.build_from_properties import build_sink, build_store, check_properties
-    from recordpublisher.plugins.host.manager import load_registry
+    from recordpublisher.plugins.host.plugin_loading import load_registry
 
     registry = load_registry()
     check_properties(registry, properties)

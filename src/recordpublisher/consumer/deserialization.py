@@ -15,9 +15,9 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from ..publishers.errors import ConfigurationError, PluginError
-from ..publishers.log_fields import counted, repr_of
 from ..publishers.properties.properties import Properties
 from ..publishers.records import Record, RecordBatch, V, V_co
+from ..publishers.safe_text import counted, repr_of
 from ..publishers.user_code import (
     PluginCall,
     add_note,

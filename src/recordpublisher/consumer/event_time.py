@@ -8,9 +8,9 @@ from typing import Protocol
 import msgspec
 
 from recordpublisher.publishers.errors import PluginError
-from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.safe_text import repr_of
 from recordpublisher.publishers.user_code import check_user_function
 
 from ..publishers.log_fields import log_extra

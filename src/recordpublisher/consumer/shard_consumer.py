@@ -20,8 +20,8 @@ from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, SkippedRecords, UserRecord
 from recordpublisher.publishers.user_code import add_note, describe_error, is_raised_in_user_code, log_user_error
 
-from ..publishers.log_fields import counted, repr_of
 from ..publishers.properties.job_properties import OnBadRecord
+from ..publishers.safe_text import counted, repr_of
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
 from ..publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog, how_to_continue

@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from recordpublisher.publishers.errors import StoreUnavailableError
-from recordpublisher.publishers.log_fields import with_notes
 from recordpublisher.publishers.properties.job_properties import DRAIN_TIMEOUT
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.retry import duration_words
+from recordpublisher.publishers.safe_text import with_notes
 
 from .checkpoints.checkpoint_schedule import CheckpointAge
-from .checkpoints.snapshot import snapshot_to_json
+from .checkpoints.snapshot_format import snapshot_to_json
 from .checkpoints.staged_commits import CommitCounts
 from .checkpoints.starts import AloneWorkerPort
 from .conditional_store import wait_for_store

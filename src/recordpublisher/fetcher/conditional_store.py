@@ -19,8 +19,8 @@ import msgspec
 from ..publishers import kinesis
 from ..publishers.async_port import AsyncPort
 from ..publishers.errors import PluginError, RetriesExhaustedError, StateError, StoreUnavailableError
-from ..publishers.log_fields import repr_of
 from ..publishers.retry import Failures, RetryPolicy
+from ..publishers.safe_text import repr_of
 from ..publishers.user_code import PluginCall, close_or_leave
 
 T = TypeVar("T")

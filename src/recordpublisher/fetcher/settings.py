@@ -35,26 +35,43 @@ from ..publishers.properties.job_properties import (
 )
 from ..publishers.properties.sink_properties import TABLE_SINKS
 
-FILES_INTERVAL_MS = 60_000
-"""Default time between two files in an object store or a table (ms). Each file costs requests, and readers of the files prefer few."""
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetcherSettings:
+    """The settings of the fetcher, with their types. Times are in ms. -1 turns a feature off where its property allows it.
 
-def checkpoint_interval_ms(properties: Properties) -> int:
-    """Return `flink.state.checkpoint.interval` (ms), or the default of the job's sink, or else the default of the property."""
-    of_sink = None if properties.is_set(CHECKPOINT_INTERVAL) else sink_interval_ms(properties)
-    return properties.value(CHECKPOINT_INTERVAL) if of_sink is None else of_sink
+    - `store_outages`: how calls to the store of positions are retried.
+    - `max_outage_ms`: how long that store may be unavailable.
+    """
 
+    budget: BudgetLimits
+    alignment: AlignmentTimes
+    idle_intervals: IdleIntervals
+    sync_interval_ms: int = of_property(SYNC_INTERVAL)
+    emit_interval_ms: int = of_property(EMIT_INTERVAL)
+    tracker_timeout_ms: int = of_property(TRACKER_TIMEOUT)
+    max_lag_ms: int | None = of_property(MAX_LAG)
+    discovery_interval_ms: int = of_property(DISCOVERY_INTERVAL)
+    checkpoint_interval_ms: int
+    accepts_loss: bool = of_property(ON_DATA_LOSS, kind=ACCEPTS_LOSS)
+    on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
+    alarm_interval_ms: int = of_property(ALARM_INTERVAL)
+    drain_ms: int = of_property(DRAIN_TIMEOUT)
+    store_outages: RetryPolicy
+    max_outage_ms: int = of_property(MAX_OUTAGE)
 
-def sink_interval_ms(properties: Properties) -> int | None:
-    """Return the default checkpoint interval (ms) of a sink that writes to an object store or a table; None for other sinks."""
-    name = properties.value(SINK)
-    if name in TABLE_SINKS:
-        return FILES_INTERVAL_MS
-    path = find_property(f"flink.sink.{name}.path")  # The path property of the sinks jsonl and parquet.
-    if path is None:
-        return None
-    scheme, separator, _ = str(properties.value(path)).partition("://")
-    return FILES_INTERVAL_MS if separator and scheme.lower() != "file" else None
+    @classmethod
+    def of(cls, properties: Properties) -> FetcherSettings:
+        """Read the settings from the job's properties. Raises: ConfigurationError if a value is invalid or contradicts another one."""
+        _check_max_lag(properties.value(MAX_LAG), properties.value(LOOKAHEAD))
+        return cls(
+            budget=BudgetLimits(**values_of(BudgetLimits, properties)),
+            alignment=AlignmentTimes(**values_of(AlignmentTimes, properties)),
+            checkpoint_interval_ms=checkpoint_interval_ms(properties),
+            idle_intervals=IdleIntervals.of(properties),
+            store_outages=outage_policy(properties),
+            **values_of(cls, properties),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,42 +120,26 @@ class IdleIntervals(msgspec.Struct, frozen=True):
 WAITS_FOR_EVERY_SHARD = IdleIntervals()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetcherSettings:
-    """The settings of the fetcher, with their types. Times are in ms. -1 turns a feature off where its property allows it.
+FILES_INTERVAL_MS = 60_000
+"""Default time between two files in an object store or a table (ms). Each file costs requests, and readers of the files prefer few."""
 
-    - `store_outages`: how calls to the store of positions are retried.
-    - `max_outage_ms`: how long that store may be unavailable.
-    """
 
-    budget: BudgetLimits
-    alignment: AlignmentTimes
-    idle_intervals: IdleIntervals
-    sync_interval_ms: int = of_property(SYNC_INTERVAL)
-    emit_interval_ms: int = of_property(EMIT_INTERVAL)
-    tracker_timeout_ms: int = of_property(TRACKER_TIMEOUT)
-    max_lag_ms: int | None = of_property(MAX_LAG)
-    discovery_interval_ms: int = of_property(DISCOVERY_INTERVAL)
-    checkpoint_interval_ms: int
-    accepts_loss: bool = of_property(ON_DATA_LOSS, kind=ACCEPTS_LOSS)
-    on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
-    alarm_interval_ms: int = of_property(ALARM_INTERVAL)
-    drain_ms: int = of_property(DRAIN_TIMEOUT)
-    store_outages: RetryPolicy
-    max_outage_ms: int = of_property(MAX_OUTAGE)
+def checkpoint_interval_ms(properties: Properties) -> int:
+    """Return `flink.state.checkpoint.interval` (ms), or the default of the job's sink, or else the default of the property."""
+    of_sink = None if properties.is_set(CHECKPOINT_INTERVAL) else sink_interval_ms(properties)
+    return properties.value(CHECKPOINT_INTERVAL) if of_sink is None else of_sink
 
-    @classmethod
-    def of(cls, properties: Properties) -> FetcherSettings:
-        """Read the settings from the job's properties. Raises: ConfigurationError if a value is invalid or contradicts another one."""
-        _check_max_lag(properties.value(MAX_LAG), properties.value(LOOKAHEAD))
-        return cls(
-            budget=BudgetLimits(**values_of(BudgetLimits, properties)),
-            alignment=AlignmentTimes(**values_of(AlignmentTimes, properties)),
-            checkpoint_interval_ms=checkpoint_interval_ms(properties),
-            idle_intervals=IdleIntervals.of(properties),
-            store_outages=outage_policy(properties),
-            **values_of(cls, properties),
-        )
+
+def sink_interval_ms(properties: Properties) -> int | None:
+    """Return the default checkpoint interval (ms) of a sink that writes to an object store or a table; None for other sinks."""
+    name = properties.value(SINK)
+    if name in TABLE_SINKS:
+        return FILES_INTERVAL_MS
+    path = find_property(f"flink.sink.{name}.path")  # The path property of the sinks jsonl and parquet.
+    if path is None:
+        return None
+    scheme, separator, _ = str(properties.value(path)).partition("://")
+    return FILES_INTERVAL_MS if separator and scheme.lower() != "file" else None
 
 
 def _check_max_lag(max_lag_ms: int | None, lookahead_ms: int | None) -> None:

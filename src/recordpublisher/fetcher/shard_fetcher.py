@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ..publishers.errors import DataLossError, FencedError, ImpossibleStateError, RetriesExhaustedError, StateError
-from ..publishers.log_fields import with_notes
+from ..publishers.safe_text import with_notes
 from ..publishers.shards import Shard
 from ..publishers.user_code import GRACE_SECONDS, describe_error, end_or_leave, slow_calls, waiting_line
 from .checkpointer import Checkpointer, SnapshotCheckpointer, Snapshotter
 from .checkpoints.checkpoint_schedule import CheckpointAge, CheckpointScheduler
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
-from .leases.lease_counts import LeaseCounts
+from .leases.group_counters import GroupCounters
 from .metric_types import SinkMetric
 from .monitoring.alarm_monitor import AlarmMonitor, RetentionPeriods, cancel_if_hung
 from .monitoring.metrics_exporter import SinkMetrics
@@ -397,7 +397,7 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
         # A process of a group cannot know that a finite source has ended, because other processes may still be reading.
         job = replace(job, tracker=GroupWatermarkTracker(current), is_endless=lambda stream: True)
     settings, clock, tracker = job.settings, job.clock, job.tracker
-    completion, leases = RunCompletion(), LeaseCounts()
+    completion, leases = RunCompletion(), GroupCounters()
     scheduler = CheckpointScheduler(settings.checkpoint_interval_ms)
     missing = MissingShards(job.shard_exists)
     table = ShardTable(tracker.has_others, missing.is_expired, job.is_endless, settings.idle_intervals)

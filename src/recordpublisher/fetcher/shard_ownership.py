@@ -11,10 +11,11 @@ from functools import partial
 from typing import Any, ClassVar
 
 from ..publishers.errors import RecordPublisherError
-from ..publishers.log_fields import log_extra, with_notes
+from ..publishers.log_fields import log_extra
+from ..publishers.safe_text import with_notes
 from ..publishers.shards import Shard
 from ..publishers.user_code import describe_error
-from .checkpoints.snapshot import RestoredState
+from .checkpoints.snapshot_format import RestoredState
 from .checkpoints.starts import initial_states, list_restored, unlisted_states
 from .dependencies import FetcherDependencies
 from .shard_lifecycle import ShardLifecycle

@@ -15,11 +15,11 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from ..publishers.async_port import AsyncPort
 from ..publishers.base import Checks
 from ..publishers.errors import PluginError, SinkError, TransientError
-from ..publishers.log_fields import counted, repr_of
 from ..publishers.positions import SequenceNumber, StartingPosition
 from ..publishers.properties.retry_properties import LONGEST_PAUSE_MS
 from ..publishers.records import RecordBatch, V
 from ..publishers.retry import RetryPolicy
+from ..publishers.safe_text import counted, repr_of
 from ..publishers.shards import Shard
 from ..publishers.skipped_records_log import how_to_continue
 from ..publishers.user_code import PluginCall

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..publishers.errors import FencedError, RetriesExhaustedError, TransientError
-from ..publishers.log_fields import text_of
 from ..publishers.properties.job_properties import DRAIN_TIMEOUT
 from ..publishers.retry import call_with_retries
+from ..publishers.safe_text import text_of
 
 if TYPE_CHECKING:
     from .sink import SinkContext

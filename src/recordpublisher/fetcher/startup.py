@@ -9,12 +9,12 @@ import msgspec
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.user_code import close_or_leave
 
-from ..publishers.log_fields import counted
-from ..publishers.properties.declaration import iso_time
 from ..publishers.properties.job_properties import JOB_NAME
 from ..publishers.properties.reading_properties import INITIAL_POSITION
+from ..publishers.properties.times_and_sizes import iso_time
+from ..publishers.safe_text import counted
 from ..publishers.shards import Shard
-from .checkpoints.snapshot import RestoredState, merge_snapshots, overlay, warn_of_other_streams
+from .checkpoints.snapshot_format import RestoredState, merge_snapshots, overlay, warn_of_other_streams
 from .checkpoints.starts import (
     Starts,
     data_loss_error,

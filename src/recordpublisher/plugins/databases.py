@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.retry import call_with_retries
 
 from ..install_commands import install_command
-from ..publishers.log_fields import mask_passwords
+from ..publishers.safe_text import mask_passwords
 from .stores.back_ends import POSTGRESQL, SQLITE, forms_of
 
 try:

@@ -7,7 +7,7 @@ import inspect
 import types
 from typing import Any
 
-from .log_fields import repr_of
+from .safe_text import repr_of
 from .user_code import is_coroutine_function
 
 

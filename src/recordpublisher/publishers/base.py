@@ -30,10 +30,10 @@ from .errors import (
     StateError,
     StoreUnavailableError,
 )
-from .log_fields import repr_of
 from .positions import SequenceNumber, StartingPosition
 from .properties.properties import Properties
 from .records import RecordBatch, UserRecord
+from .safe_text import repr_of
 from .shard_metrics import ShardMetrics
 from .shards import OldestRecord, Shard, stream_name
 from .user_code import PluginCall, is_raised_in_user_code

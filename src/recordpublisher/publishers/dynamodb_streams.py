@@ -15,13 +15,14 @@ from .kinesis.client import server_time_ms_or_none
 from .kinesis.endpoints import endpoint_of
 from .kinesis.ports import ReadResponse, RecordDistribution
 from .kinesis.sdk.aws_service import AwsService, OpenClient
-from .log_fields import counted, log_extra
+from .log_fields import log_extra
 from .polling.publisher import PollingRecordPublisherFactory
 from .positions import PositionType, StartingPosition
 from .properties.properties import Properties
 from .properties.reading_properties import LIST_SHARDS_RETRIES
 from .records import UserRecord
 from .retry import call_with_retries
+from .safe_text import counted
 from .shards import HashRange, Shard
 
 log = logging.getLogger("recordpublisher.discovery")

@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, ClassVar, Self
 
-from .log_fields import mask_passwords, notes_of, repr_of
+from .safe_text import mask_passwords, notes_of, repr_of
 
 
 class RecordPublisherError(Exception):

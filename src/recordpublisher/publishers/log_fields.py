@@ -1,6 +1,5 @@
-"""The fields of log lines, and texts without passwords: `mask_passwords` hides them in URIs and connection strings (C3)."""
+"""The fields of log lines: those of a task, of a stream or shard, and of a trace."""
 
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -51,11 +50,6 @@ def keep_trace_ids(error: BaseException) -> None:
     object.__setattr__(error, _TRACE_IDS, trace_ids())
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun, as `1 shard` or `2 shards`."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def key_fields(key: str) -> dict[str, str]:
     """Return the log fields for a key, which is `stream` or `stream/shard-id`."""
     stream, _, shard = key.partition("/")
@@ -65,113 +59,3 @@ def key_fields(key: str) -> dict[str, str]:
 def fields_of(record: LogRecord) -> dict[str, Any]:
     """Return the fields of a log line. Called while the line is logged."""
     return {**_fields_of_task.get(), **trace_ids(), **getattr(record, "fields", {})}
-
-
-# --- passwords in URIs and connection strings, which no error, log line or repr may show (C3) -------------------------------------------
-
-MASK = "******"
-
-
-def mask_passwords(text: str) -> str:
-    """Return the text with passwords of URIs and of `key=value` connection strings masked (C3), in time linear in its length."""
-    text = _WORD.sub(lambda word: _without_user_info(word.group()), text)
-    for name, value in _PARAMETERS:
-        text = _without_parameters(text, name, value)
-    return text
-
-
-def names_a_secret(name: str) -> bool:
-    """Return whether a property or parameter is named like a secret, however its words are separated."""
-    return _NAMES.search(_SEPARATORS.sub("", name.lower())) is not None
-
-
-_NAMES = re.compile(r"secret|pass|pwd|token|sslkey|accesskey|apikey|privatekey|credential(?!sprovider)")
-"""Words that names of secrets contain, in lower case and without separators. The name of a credentials provider is not a secret."""
-_SEPARATORS = re.compile(r"[\W_]+")
-_WORD = re.compile(r"\S+")
-_BEFORE_AN_AT = (
-    # scheme://user:PASSWORD@host
-    re.compile(r"(://[^:/?#]*:).*(?=@)"),
-    # user:PASSWORD@host, with or without slashes before it; not the ARN arn:...
-    re.compile(r"(^(?!arn:)(?://)?[^:/?#@=]*:)(?!/).*(?=@)"),
-    # Any other text with a : before an @, such as user:pass:WORD@host. But not file:... and arn:..., and not a path after a scheme or a
-    # drive, such as C:/folder/a@b or s3:/bucket/a@b.
-    re.compile(r"(^(?!['\"]?(?:arn:|file:|[a-z][\w+.-]*:/[^:]*@$)).*:).*(?=@)", re.IGNORECASE),
-)
-# scheme://user:PASSWORD without a host. Digits alone are not masked, because they are a port.
-_WITHOUT_A_HOST = re.compile(r"(://[^:/?#@\[]*:)(?!\d*(?:[/?#]|$))[^/?#@]+(?=[/?#]|$)")
-_PARAMETERS = (
-    # ?name=VALUE and &name=VALUE, the parameters of a URI.
-    (re.compile(r"[?&]([^=&?\s]+)="), re.compile(r"()[^&\s]*")),
-    # name=VALUE in a connection string. If quotes or braces are not closed, which only invalid text has, the value extends to the end.
-    (
-        re.compile(r"(?:^|[;\s])([^=?&;\s]+)\s*="),
-        re.compile(
-            r"(\s*)(?:'(?:[^'\\]|\\.)*(?:'|$)|\"[^\"]*(?:\"|$)|\{[^}]*(?:\}|$)|(?:\\.|[^\s])*)",
-            re.DOTALL,
-        ),
-    ),
-)
-
-
-def _without_user_info(word: str) -> str:
-    # The patterns search only up to the last @, because there is no password after it. Otherwise each would scan that part once for every
-    # possible start.
-    end = word.rfind("@") + 1
-    before = word[:end]
-    for pattern in _BEFORE_AN_AT if end else ():
-        before = pattern.sub(rf"\1{MASK}", before)
-    return _WITHOUT_A_HOST.sub(rf"\1{MASK}", before + word[end:])
-
-
-def _without_parameters(text: str, name: re.Pattern[str], value: re.Pattern[str]) -> str:
-    parts, done, start = [], 0, 0
-    while (found := name.search(text, start)) is not None:
-        start = found.end()
-        if names_a_secret(found[1]) and (hidden := value.match(text, start)) is not None:
-            parts += [text[done : hidden.end(1)], MASK]
-            done = start = hidden.end()
-    return "".join([*parts, text[done:]])
-
-
-# --- values and errors of user code, whose `__str__` and `__repr__` may raise ------------------------------------------------------------
-
-
-def text_of(value: object) -> str:
-    """Return the value as a text that can be written, even if its `__str__` fails."""
-    try:
-        return writable(str(value))
-    except Exception as failure:
-        return f"(its __str__ raised {type(failure).__name__})"
-
-
-def writable(text: str) -> str:
-    """Return the text with an escape for each lone surrogate, because UTF-8 has none.
-
-    Python's `json` makes such characters of the payloads of records, so they come into the messages of user code's errors.
-    """
-    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
-
-
-def repr_of(value: object, most: int | None = 100) -> str:
-    """Return the value's `repr`, cut to `most` characters, even if its `__repr__` fails."""
-    try:
-        return writable(repr(value))[:most]
-    except Exception as failure:
-        return f"an object of {type(value).__name__} (its __repr__ raised {type(failure).__name__})"
-
-
-def notes_of(error: BaseException) -> list[str]:
-    """Return the notes of an error, or none if they cannot be read."""
-    try:
-        return [text_of(note) for note in getattr(error, "__notes__", ())]
-    except Exception:
-        return []
-
-
-def with_notes(error: BaseException) -> str:
-    """Return the message of an error with its notes, which name what has failed. An error of another package has its class in front."""
-    text, kind = text_of(error), type(error)
-    if not kind.__module__.startswith("recordpublisher."):
-        text = f"{kind.__name__}: {text}" if text else kind.__name__
-    return "; ".join([text, *notes_of(error)])

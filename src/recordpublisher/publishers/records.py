@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, overload
 import msgspec
 
 from .errors import PluginError
-from .log_fields import repr_of
 from .positions import SequenceNumber
+from .safe_text import repr_of
 from .shards import Shard
 
 if TYPE_CHECKING:

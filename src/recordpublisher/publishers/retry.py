@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from .errors import RetriesExhaustedError, StreamNotActiveError, TransientError
-from .log_fields import text_of
+from .safe_text import text_of
 
 log = logging.getLogger("recordpublisher.outages")
 

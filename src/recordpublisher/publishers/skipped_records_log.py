@@ -10,7 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from .clock import Clock, SystemClock
-from .log_fields import counted, log_extra
+from .log_fields import log_extra
+from .safe_text import counted
 from .shards import is_receiver
 from .user_code import exc_info_for_log
 

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, Protocol, Self, TextIO
 
 from .errors import ConfigurationError, PluginError, causes_of
-from .log_fields import log_extra, notes_of, repr_of, text_of
+from .log_fields import log_extra
+from .safe_text import notes_of, repr_of, text_of
 
 
 class UserFunction:

@@ -15,8 +15,8 @@ import msgspec
 from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError, RetriesExhaustedError, TransientError
-from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.records import UserRecord
+from recordpublisher.publishers.safe_text import repr_of
 from recordpublisher.publishers.user_code import (
     PluginCall,
     cause_in_user_code,

@@ -14,9 +14,9 @@ import msgspec
 from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError
-from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
+from recordpublisher.publishers.safe_text import repr_of
 from recordpublisher.publishers.user_code import PluginCall
 
 from ..consumer.event_time import check_arrivals

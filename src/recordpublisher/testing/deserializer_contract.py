@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from recordpublisher.consumer.deserialization import Deserializer, PreparedDeserializer
-from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.safe_text import repr_of
 
 from .contract import Contract, on_case
 from .records import batch_of

@@ -32,9 +32,9 @@ from recordpublisher.publishers.base import (
     with_unlisted,
 )
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError
-from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import repr_of
 from recordpublisher.publishers.user_code import describe_error, end_or_leave, waiting_line
 
 from ..publishers.shard_metrics import ShardMetrics

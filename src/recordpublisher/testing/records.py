@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from recordpublisher.consumer.typed_values import fields_of_model, is_protobuf_message
+from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch, UserRecord
-from recordpublisher.publishers.start_from_properties import time_ms
 
 from ..publishers.shards import Shard
 from .virtual_time import EPOCH_MS

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 import recordpublisher as rp
 from recordpublisher.plugins.host.build_from_properties import build_sink
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 
 from fakes.batches import batch
 from fakes.commits.committing_sink import Start, snapshot_at

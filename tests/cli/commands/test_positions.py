@@ -8,7 +8,7 @@ import boto3
 import pytest
 
 from recordpublisher.cli.commands.positions import DRY_RUN, STILL_RUNNING, WRITTEN_AGAIN, note_on_running_job
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.positions.job_positions import StoredPositions
 from recordpublisher.publishers.clock import SystemClock

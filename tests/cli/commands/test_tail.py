@@ -15,8 +15,8 @@ import recordpublisher as rp
 from recordpublisher.cli.commands.tail import PrintedRate, given_sequence_number, start_properties, time_ms
 from recordpublisher.local import serve_in_thread
 from recordpublisher.local.stream import split
+from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.start_from_properties import initial_position
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
 from processes.command_line import command, process_environment, sdk_environment, several_commands

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 import recordpublisher as rp
 from recordpublisher.cli.doctor.examination import Examination, settings_findings
 from recordpublisher.cli.doctor.streams import StreamUse
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameClaim, NameOwner
 
 JOB = {"flink.sink": "memory", "flink.stream.recordpublisher": "lines"}

@@ -11,10 +11,10 @@ import recordpublisher as rp
 from recordpublisher.cli.doctor.examination import settings_findings
 from recordpublisher.cli.doctor.findings import Verdict
 from recordpublisher.cli.doctor.job import JobChecks, check_alone
-from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis, ManualClock
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameClaim, NameOwner
 from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.publishers.clock import SystemClock

@@ -6,8 +6,8 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.cli.doctor.job import source_with_checks_of, wrapper_of
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+from recordpublisher.plugins.host.plugin_loading import load_registry
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
 
 from fakes.archives import write_archive
 from servers.moto_server import KEYS, serve_moto

@@ -9,7 +9,7 @@ import recordpublisher as rp
 from recordpublisher.cli.doctor.examination import settings_findings
 from recordpublisher.cli.doctor.job import JobChecks
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 
 SHOP = """
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """A committing sink of a list: what others are compared with."""
 
-from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import snapshot_to_json
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
 from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings

@@ -9,7 +9,7 @@ from recordpublisher.fetcher.checkpoints.committing_calls import CommittingCalls
 from recordpublisher.fetcher.checkpoints.staged_commits import Commits
 from recordpublisher.fetcher.sink import CommitNumber, Staged, entry_store_of
 from recordpublisher.publishers.errors import PluginError
-from recordpublisher.publishers.log_fields import notes_of
+from recordpublisher.publishers.safe_text import notes_of
 from recordpublisher.publishers.user_code import notice_unawaited_calls
 from recordpublisher.testing import run_virtual
 from recordpublisher.testing.sink_contract import batch_of

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import (
     Starts,
     data_loss_error,

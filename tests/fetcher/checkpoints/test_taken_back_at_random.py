@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot import PARTS_PREFIX
+from recordpublisher.fetcher.checkpoints.snapshot_format import PARTS_PREFIX
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.position_documents import PositionPart
-from recordpublisher.fetcher.leases.sealing import seal_worker
+from recordpublisher.fetcher.leases.worker_sealing import seal_worker
 from recordpublisher.plugins.positions.leftovers import UnpublishedCommits, take_back_commits
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual

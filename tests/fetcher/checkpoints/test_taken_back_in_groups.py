@@ -9,9 +9,9 @@ import pytest
 from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.elastic.positions_with_rows import SinkLives
 from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
+from recordpublisher.fetcher.leases.group_counters import GroupCounters
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.group_watermark import ShardWatermark
-from recordpublisher.fetcher.leases.lease_counts import LeaseCounts
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import GroupJob
 from recordpublisher.fetcher.leases.owned_leases import OwnedLeases
@@ -22,8 +22,8 @@ from recordpublisher.fetcher.leases.position_documents import (
     positions_to_json,
 )
 from recordpublisher.fetcher.leases.position_store import CheckpointPositions
-from recordpublisher.fetcher.leases.sealing import LiveWorkerError, seal_all_silent
 from recordpublisher.fetcher.leases.shard_listing import ShardListing
+from recordpublisher.fetcher.leases.worker_sealing import LiveWorkerError, seal_all_silent
 from recordpublisher.fetcher.pipeline.current_worker import CurrentWorker
 from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.fetcher.shards.shard_state import ShardState
@@ -177,7 +177,7 @@ async def process(world, network, until=lambda: False):
         CurrentWorker(),
         clock,
         job=job,
-        counts=LeaseCounts(),
+        counts=GroupCounters(),
         on_drain=lambda: lives.leave,
         on_error=lambda error: not failed.append(error),
     )

@@ -6,8 +6,8 @@ from recordpublisher.fetcher.leases.group_observer import GroupObserver
 from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore, TableCache
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.sealing import seal_silent
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.worker_sealing import seal_silent
 
 from fakes.memory_store import MemoryStore
 from fakes.shard_entries import StoppedClock

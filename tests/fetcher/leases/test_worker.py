@@ -4,8 +4,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from statistics import median
 
+from recordpublisher.fetcher.leases.group_counters import GroupCounters
 from recordpublisher.fetcher.leases.group_store import WORKERS
-from recordpublisher.fetcher.leases.lease_counts import LeaseCounts
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.publishers.errors import StoreUnavailableError
@@ -309,7 +309,7 @@ async def test_a_worker_beside_more_workers_than_shards_waits_for_nothing():
 
 
 def test_shards_that_nobody_reads_are_counted_with_the_longest_time():
-    counts = LeaseCounts()
+    counts = GroupCounters()
     counts.set_unowned([3.0, 7.5])
     assert (counts.unowned, counts.unowned_seconds) == (2, 7.5)
     counts.set_unowned([])

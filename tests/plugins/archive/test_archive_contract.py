@@ -8,8 +8,8 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.archive.factory import ArchiveFactory
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
-from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
+from recordpublisher.plugins.sinks.files.parquet_sink import ParquetSink
 from recordpublisher.testing import PublisherCase, PublisherContract
 
 from fakes.archives import PAYLOADS, SHARD, write_archive

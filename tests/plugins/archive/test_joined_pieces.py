@@ -3,7 +3,7 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.archive.tables import RowPiece, _TableFiles, joined_pieces
+from recordpublisher.plugins.archive.table_files import RowPiece, _TableFiles, joined_pieces
 from recordpublisher.plugins.sinks.tables.table_folder import TableFolder
 from recordpublisher.publishers.errors import StateError
 

@@ -4,7 +4,7 @@ import asyncio
 
 import recordpublisher as rp
 from recordpublisher.plugins.archive.factory import ArchiveFactory
-from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+from recordpublisher.plugins.sinks.files.parquet_sink import ParquetSink
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shard_metrics import ShardMetrics

@@ -11,8 +11,8 @@ from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
 from recordpublisher.plugins.archive.factory import ArchiveFactory
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
-from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
+from recordpublisher.plugins.sinks.files.parquet_sink import ParquetSink
 from recordpublisher.plugins.sinks.tables.delta import DeltaSink
 from recordpublisher.plugins.sinks.tables.iceberg import IcebergSink
 from recordpublisher.plugins.stores.folder_store import FolderStore

@@ -10,8 +10,8 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.plugins.archive.factory import ArchiveFactory
 from recordpublisher.plugins.sinks.archived_shards import SHARDS, ShardDocument, store_documents
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
-from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
+from recordpublisher.plugins.sinks.files.parquet_sink import ParquetSink
 from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.base import RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, KinesisError, StateError

@@ -10,7 +10,7 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.dead_letters.queue_letters import HIDDEN_SECONDS, QueueLetters
 from recordpublisher.plugins.dead_letters.replay import replay_letters
 from recordpublisher.publishers.kinesis.management import ManagementClient
-from recordpublisher.publishers.kinesis_queue import QueueClient, ReceivedRecord
+from recordpublisher.publishers.kinesis_queue_source import QueueClient, ReceivedRecord
 
 from processes.command_line import several_commands
 

@@ -20,7 +20,7 @@ from recordpublisher.plugins.dead_letters.replay import (
     replay_letters,
     stored_letters_of,
 )
-from recordpublisher.publishers.kinesis_queue import ReceivedRecord
+from recordpublisher.publishers.kinesis_queue_source import ReceivedRecord
 from recordpublisher.testing import run_virtual
 
 from servers.kpl_aggregates import aggregate

@@ -18,7 +18,7 @@ from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.dead_letters.replay import DropTarget, replay_letters, stored_letters_of
 from recordpublisher.plugins.dead_letters.stream_letters import StreamLetters
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.sinks.sql.rows import record_columns
 from recordpublisher.plugins.sinks.sql.target_table import create_table, new_table
 from recordpublisher.publishers.clock import SystemClock

@@ -10,7 +10,7 @@ import recordpublisher as rp
 from recordpublisher.plugins.columns.typed_columns import TypedColumns
 from recordpublisher.plugins.deserializers.avro import avro_file_text, decode, parse_schema, type_of_avro_schema
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 
 from fakes.batches import batch
 

@@ -16,7 +16,7 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.deserializers import glue
 from recordpublisher.plugins.deserializers.glue import GlueSchemas, message_decoder
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsService
 from recordpublisher.testing import run_virtual
 

@@ -8,7 +8,7 @@ from google.protobuf.message import DecodeError
 
 import recordpublisher as rp
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 
 from fakes.batches import batch
 

@@ -14,7 +14,7 @@ import boto3
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameClaim, NameOwner
 from recordpublisher.publishers.properties import declaration
 from recordpublisher.testing import QueueSourceCase, QueueSourceContract

@@ -3,7 +3,7 @@
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.host import manager
+from recordpublisher.plugins.host import plugin_loading
 from recordpublisher.plugins.host.build_from_properties import calls_a_service, lists_its_shards
 
 
@@ -35,8 +35,8 @@ class Plugin:
 
 @pytest.fixture(autouse=True)
 def registry(monkeypatch):
-    registry = manager.load_registry([Plugin()])
-    monkeypatch.setattr(manager, "load_registry", lambda: registry)
+    registry = plugin_loading.load_registry([Plugin()])
+    monkeypatch.setattr(plugin_loading, "load_registry", lambda: registry)
 
 
 def properties(publisher, **others):

@@ -7,7 +7,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.host.build_from_properties import check_properties
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.unread_settings import unread_settings
 from recordpublisher.publishers.properties.declaration import PropertyGroup
 

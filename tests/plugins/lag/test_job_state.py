@@ -1,6 +1,6 @@
 """The shard states that a job has stored."""
 
-from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.job_state import JobState
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import snapshot_to_json
 from recordpublisher.fetcher.settings import IdleIntervals
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.lag.probe import LagProbe

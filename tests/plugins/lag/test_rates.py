@@ -1,6 +1,6 @@
 """Rates from two moments of the counters."""
 
-from recordpublisher.plugins.lag.job_snapshot import WINDOW_SECONDS, Rates
+from recordpublisher.plugins.lag.rates import WINDOW_SECONDS, Rates
 
 
 def test_one_moment_gives_no_rate():

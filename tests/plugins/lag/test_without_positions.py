@@ -4,7 +4,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.lag.job_state import effect_of_no_positions
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
 
 PROPERTIES = {"flink.stream.initpos": "LATEST"}
 

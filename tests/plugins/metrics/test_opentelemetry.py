@@ -7,7 +7,7 @@ import pytest
 from aiohttp import web
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.metrics.export import (
     EXPORTED_SHARD_METRICS,
     EXPORTED_WORKER_METRICS,

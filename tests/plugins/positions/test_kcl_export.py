@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.positions.kcl_transfer import WHOLE_AGGREGATE, KclLease, leases_from_states
 from recordpublisher.publishers.errors import StateError

@@ -13,7 +13,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.cli.commands.positions import file_transfer, stored_states
 from recordpublisher.fetcher.leases.group_store import GroupStore
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.positions.job_positions import job_and_lister
 from recordpublisher.plugins.positions.reset import PositionsReset, reset_target
 from recordpublisher.plugins.sinks.sql import SqlSink

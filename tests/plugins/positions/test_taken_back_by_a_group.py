@@ -9,7 +9,7 @@ from pyiceberg.catalog import load_catalog
 import recordpublisher as rp
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.plugins.host.build_from_properties import build_sink
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.positions.leftovers import JobLeftovers
 from recordpublisher.plugins.sinks.tables.delta import DeltaLakeTable
 from recordpublisher.plugins.sinks.tables.iceberg import IcebergTable

@@ -9,7 +9,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.dead_letters.replay import stored_letters_of
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
 
 from fakes.memory_streams import PROPERTIES, install
 

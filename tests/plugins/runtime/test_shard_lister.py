@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.runtime.shard_lister import ShardLister
 from recordpublisher.plugins.runtime.stream_names import stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory

@@ -4,7 +4,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 
 from fakes.memory_streams import ARRIVAL, PROPERTIES, Streams, install
 

@@ -7,8 +7,8 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.sink import CommitNumber, SinkContext
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
-from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
+from recordpublisher.plugins.sinks.files.parquet_sink import ParquetSink
 from recordpublisher.plugins.stores.folder_store import FolderStore
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
 from recordpublisher.plugins.sinks.kinesis import KinesisSink
 from recordpublisher.plugins.sinks.map import MapSink
 from recordpublisher.plugins.sinks.sql import SqlSink

@@ -5,7 +5,7 @@ import sqlite3
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.publishers.kinesis_queue import QueueClient
+from recordpublisher.publishers.kinesis_queue_source import QueueClient
 
 ROWS = 300
 

@@ -3,7 +3,7 @@
 import pytest
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.stores.back_ends import BACK_ENDS, BY_SCHEME, FOLDER, S3, back_end_of, forms_of
 
 NAMES = [*BACK_ENDS]

@@ -6,8 +6,8 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.leases.group_store import GroupStore
-from recordpublisher.plugins.host.manager import load_registry
-from recordpublisher.plugins.sinks.tables.table_storage import TableStorage
+from recordpublisher.plugins.host.plugin_loading import load_registry
+from recordpublisher.plugins.sinks.tables.table_location import TableLocation
 from recordpublisher.plugins.stores import by_location
 from recordpublisher.plugins.stores.back_ends import FOLDER, back_end_of
 from recordpublisher.plugins.stores.by_location import conditional_store_of
@@ -67,7 +67,7 @@ def test_a_state_uri_that_would_be_cut_is_refused(location):
 @pytest.mark.parametrize("location", ["s3://bucket/p#eu", "gs://bucket/p#eu"])
 def test_a_tables_location_that_would_be_cut_is_refused(location):
     with pytest.raises(rp.ConfigurationError, match="'#'"):
-        TableStorage(location, "flink.sink.delta.path", GIVEN)
+        TableLocation(location, "flink.sink.delta.path", GIVEN)
 
 
 def test_a_path_and_an_escaped_uri_are_used_whole():

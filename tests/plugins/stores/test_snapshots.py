@@ -7,7 +7,7 @@ import pytest
 from recordpublisher import ConfigurationError, FencedError, Properties, StateError
 from recordpublisher.fetcher.leases.group_store import LEASE_TABLE
 from recordpublisher.plugins.host.build_from_properties import build_store
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 
 from fakes.memory_store import MemoryStore

@@ -4,7 +4,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.publishers.properties.config_fields import imported
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.local import Account, Delays, MemoryTransport
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.publishers.properties.declaration import declared_properties
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

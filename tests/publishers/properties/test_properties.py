@@ -7,7 +7,6 @@ import warnings
 import pytest
 
 from recordpublisher import ConfigurationError, Properties
-from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.properties import boolean, declaration, integer, number, text
 from recordpublisher.publishers.properties.declaration import is_secret
 from recordpublisher.publishers.properties.fan_out_properties import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
@@ -20,6 +19,7 @@ from recordpublisher.publishers.properties.reading_properties import (
     SECRET_KEY,
     SESSION_TOKEN,
 )
+from recordpublisher.publishers.safe_text import MASK
 
 SECRET = "s3cr3t"
 

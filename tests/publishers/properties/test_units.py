@@ -4,11 +4,12 @@ import pytest
 
 import recordpublisher.plugins.spark.options.spark_options
 import recordpublisher.plugins.spark.write_options  # noqa: F401 - declares properties, as `options` does
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties import declaration
-from recordpublisher.publishers.properties.declaration import declared_properties, parse_with_unit
+from recordpublisher.publishers.properties.declaration import declared_properties
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.times_and_sizes import parse_with_unit
 
 load_registry()
 NUMBERS = [each for each in declared_properties() if each.type_name in ("int", "double")]

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from recordpublisher.fetcher.elastic import alone_worker, positions_with_rows
 from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
-from recordpublisher.fetcher.leases import lease_table, sealing, worker
+from recordpublisher.fetcher.leases import lease_table, worker, worker_sealing
 from recordpublisher.fetcher.leases.group_store import LEASE_TABLE, GroupStore, alone_states, read_alone_part
 from recordpublisher.fetcher.leases.lease_table import LeaseTable, table_to_bytes
 
@@ -23,7 +23,7 @@ def parts_are_not_sealed() -> Patches:
         part = await group.read_part(worker, number)
         return None if part is None else part.document
 
-    return [(sealing, "seal_part", read), (positions_with_rows, "seal_part", read)]
+    return [(worker_sealing, "seal_part", read), (positions_with_rows, "seal_part", read)]
 
 
 def a_sealed_record_is_enough() -> Patches:
@@ -32,7 +32,7 @@ def a_sealed_record_is_enough() -> Patches:
     async def sealed(group: GroupStore, alone: Any, positions: Any) -> Any:
         found = await group.read_record(alone.worker)
         if found is None or not found.document.is_sealed:
-            return await sealing.seal_alone_worker(group, alone, positions)
+            return await worker_sealing.seal_alone_worker(group, alone, positions)
         read = await positions.read(found.document)
         return alone_states(read, alone), await read_alone_part(group, positions.entries, alone.worker)
 
@@ -45,7 +45,7 @@ def positions_from_before_the_seal() -> Patches:
     async def sealed(group: GroupStore, alone: Any, positions: Any) -> Any:
         found = await group.read_record(alone.worker)
         read = {} if found is None else await positions.read(found.document)
-        part = (await sealing.seal_alone_worker(group, alone, positions))[1]
+        part = (await worker_sealing.seal_alone_worker(group, alone, positions))[1]
         return alone_states(read, alone), part
 
     return _taken_over_by(sealed)

@@ -16,9 +16,9 @@ import msgspec
 import typer
 
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import with_short_outages
+from recordpublisher.publishers.safe_text import counted
 
 from ..execution import FAILED, print_note, run_to_end, subcommands
 from ..options import Job, JobProperties, PropertyOptions, is_python_job, search_current_folder, with_properties

@@ -104,7 +104,7 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     """
     from recordpublisher.fetcher.leases.group_store import GroupStore
     from recordpublisher.plugins.host.build_from_properties import build_store, check_properties
-    from recordpublisher.plugins.host.manager import load_registry
+    from recordpublisher.plugins.host.plugin_loading import load_registry
 
     from ..stored_positions import check_folder
 

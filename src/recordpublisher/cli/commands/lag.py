@@ -22,6 +22,7 @@ from recordpublisher.publishers.properties.job_properties import (
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import ALARM, print_error, print_note, run_to_end, run_until_signal
+from ..lag_view import print_tables, watch
 from ..options import (
     JobOrStream,
     PropertiesFile,
@@ -32,7 +33,6 @@ from ..options import (
 )
 from ..output import duration, echo, joined, json_text, rate, styled, table, yes_no
 from ..stored_positions import check_streams_of_kinesis, job_state_reader, open_probes
-from ..watch import print_tables, watch
 
 MIN_GRACE_SECONDS = 30.0
 MIN_SILENCE_MS = 60_000

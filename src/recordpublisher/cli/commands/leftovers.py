@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.safe_text import counted
 
 from ..options import JobProperties, with_properties
 from ..output import duration, echo, table

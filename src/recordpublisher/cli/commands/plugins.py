@@ -1,6 +1,6 @@
 """`recordpublisher plugins`: the installed plugins and the names that they register."""
 
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameTable, PluginStatus
 from recordpublisher.publishers.errors import PluginError
 

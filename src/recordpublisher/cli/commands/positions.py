@@ -16,8 +16,8 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 
 from ..execution import errors_naming_options, print_note, run_to_end, subcommands
 from ..options import JobProperties, with_properties

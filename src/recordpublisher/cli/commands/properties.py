@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError
 from recordpublisher.publishers.properties.declaration import Property, declared_properties, unit_after
 

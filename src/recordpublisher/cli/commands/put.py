@@ -20,9 +20,9 @@ from recordpublisher.consumer.deserialization import json_field_decoder
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import AGGREGATION_ENABLED, RATE_LIMIT
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.service_limits import WRITE_BYTES_PER_SECOND, WRITE_RECORDS_PER_SECOND
 
 from ..execution import FAILED, print_error, print_note, run_to_end, run_until_signal

@@ -19,11 +19,11 @@ from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.host.build_from_properties import reads_a_queue
 from recordpublisher.plugins.runtime.job_progress import JobProgressMeter
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
+from recordpublisher.publishers.initial_position import time_ms, with_oldest_start
 from recordpublisher.publishers.log_fields import log_fields
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, JOB_WORKERS, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
-from recordpublisher.publishers.start_from_properties import time_ms, with_oldest_start
 from recordpublisher.publishers.user_code import exc_info_for_log, was_logged
 
 from ..execution import errors_naming_options, one_line

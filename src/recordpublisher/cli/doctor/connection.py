@@ -18,9 +18,9 @@ from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 from recordpublisher.publishers.kinesis.sdk.credentials import credentials_of
 from recordpublisher.publishers.kinesis.sdk.transport import SdkTransport
 from recordpublisher.publishers.kinesis.trusted_cas import ca_bundle_path
-from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ENDPOINT, REGION
+from recordpublisher.publishers.safe_text import mask_passwords
 from recordpublisher.publishers.shards import arn_of, region_of_arn
 
 from .findings import Finding, NotCheckedError, Verdict, examine

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recordpublisher.plugins.host.build_from_properties import check_properties, source_class
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
 from recordpublisher.plugins.host.unread_settings import unread_settings
 from recordpublisher.plugins.runtime.arguments import check_reading

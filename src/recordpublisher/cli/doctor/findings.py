@@ -10,7 +10,7 @@ from typing import Any
 
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import PluginError
-from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.safe_text import repr_of
 from recordpublisher.publishers.user_code import GRACE_SECONDS, add_note, end_or_leave, waiting_line
 
 from ..execution import one_line

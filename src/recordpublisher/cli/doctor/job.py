@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.inspect import type_info
 
 from recordpublisher.consumer.typed_values import fields_of, type_name
-from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job
+from recordpublisher.fetcher.checkpoints.snapshot_format import ANOTHER_PLACE, refuse_other_job
 from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.leases.group_store import GroupStore
@@ -36,7 +36,6 @@ from recordpublisher.plugins.stores.by_location import missing_folder
 from recordpublisher.publishers.base import Checks, RecordPublisherFactory, RecordSource, shards_listed_by
 from recordpublisher.publishers.errors import RecordPublisherError, StateError, StoreUnavailableError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.job_properties import (
     CHECKPOINT_INTERVAL,
     DEAD_LETTER_SINK,
@@ -49,6 +48,7 @@ from recordpublisher.publishers.properties.job_properties import (
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.shards import stream_name
 
 from .findings import CHECK_WOULD_CHANGE_SOMETHING, Finding, NotCheckedError, Verdict, examine, examine_all

@@ -1,1 +1,1 @@
-"""Snapshots: their format, where they are stored, and how a job is restored from them. Start at `snapshot.py`."""
+"""Snapshots: their format, where they are stored, and how a job is restored from them. Start at `snapshot_format.py`."""

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from recordpublisher.publishers.clock import Clock, wait_until_set
 from recordpublisher.publishers.histogram import Histogram
-from recordpublisher.publishers.log_fields import with_notes
+from recordpublisher.publishers.safe_text import with_notes
 
 MIN_PAUSE_SECONDS = 0.1
 """The shortest pause between a checkpoint and one that was requested (seconds).

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from recordpublisher.publishers.errors import PluginError
-from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.safe_text import repr_of
 from recordpublisher.publishers.user_code import PluginCall
 
 from ..conditional_store import ConditionalStore

@@ -1,6 +1,6 @@
 """Decides in which state each listed shard starts: restored, new, or by a start for each shard.
 
-`initial_states` applies this to a listing. `publishers/start_from_properties.py` parses `flink.stream.initpos`, and
+`initial_states` applies this to a listing. `publishers/initial_position.py` parses `flink.stream.initpos`, and
 `states_by_shard` a start for each shard. `AloneWorkerPort` is the port to the worker of a job that runs alone.
 """
 
@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
+from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_name, stream_of
-from recordpublisher.publishers.start_from_properties import time_ms
 
 from ..global_watermark_rules import inherited_watermark
 from ..shards.discovery import MissingShards
@@ -28,7 +28,7 @@ from ..shards.read_state import latest
 from ..shards.retention_check import RetentionCheck, RetentionGap, may_have_gap
 from ..shards.shard_state import ShardState
 from ..sink import State
-from .snapshot import RestoredState
+from .snapshot_format import RestoredState
 from .staged_commits import CommitCounts
 
 log = logging.getLogger("recordpublisher.fetcher")

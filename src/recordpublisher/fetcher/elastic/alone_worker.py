@@ -27,7 +27,7 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
 
 from ..checkpoints.committing_calls import CommittingCalls
-from ..checkpoints.snapshot import checked_snapshot, refuse_other_job, snapshot_to_json
+from ..checkpoints.snapshot_format import checked_snapshot, refuse_other_job, snapshot_to_json
 from ..checkpoints.staged_commits import CommitCounts, warn_of_rows_of_other_positions
 from ..conditional_store import ConflictError, StoredDocument, pause_after_conflict
 from ..leases.group_store import (
@@ -41,8 +41,8 @@ from ..leases.group_store import (
 from ..leases.lease_table import AloneOwner, GroupJob, LeaseTable
 from ..leases.position_documents import PositionKey, Positions, StoredPosition
 from ..leases.position_store import PartPositionStore, PositionStore
-from ..leases.sealing import seal_alone_worker, seal_worker
 from ..leases.worker_record import HOST, WorkerRecord
+from ..leases.worker_sealing import seal_alone_worker, seal_worker
 from ..shards.shard_state import ShardState
 from ..sink import CommittingSink, Sink, State, entry_store_of
 from .job_storage import JobStorage, refuse_positions_in_sink
@@ -237,7 +237,7 @@ class AloneWorker:
         records = await self._documents.read_records(consistent=True)
         if any(not each.document.is_sealed and not each.document.is_alone for each in records.values()):
             # Imported here because few starts need it: only those that find workers of a group.
-            from ..leases.sealing import LiveWorkerError, seal_all_silent
+            from ..leases.worker_sealing import LiveWorkerError, seal_all_silent
 
             settings = self._storage.settings
             try:

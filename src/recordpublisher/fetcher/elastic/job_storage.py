@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from recordpublisher.publishers.errors import StateError
-from recordpublisher.publishers.log_fields import mask_passwords
+from recordpublisher.publishers.safe_text import mask_passwords
 
-from ..checkpoints.snapshot import ANOTHER_PLACE_OF_SINK, PARTS_PREFIX
+from ..checkpoints.snapshot_format import ANOTHER_PLACE_OF_SINK, PARTS_PREFIX
 from ..conditional_store import ConditionalStore
 from ..leases.group_store import GroupStore
 from ..leases.lease_settings import LeaseSettings

@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import (
     FencedError,
     StoreUnavailableError,
 )
-from recordpublisher.publishers.log_fields import with_notes
+from recordpublisher.publishers.safe_text import with_notes
 
 from ..checkpointer import Checkpointer, Snapshotter
 from ..checkpoints.staged_commits import CommitCounts

@@ -14,8 +14,8 @@ from ..conditional_store import ConditionalStore
 from ..leases.group_store import GroupStore, part_name, read_positions
 from ..leases.position_documents import PositionPart, Positions, is_stored, positions_to_json
 from ..leases.position_store import PositionStore
-from ..leases.sealing import seal_part
 from ..leases.worker_record import WorkerRecord
+from ..leases.worker_sealing import seal_part
 from ..pipeline.emitter import Emitter
 from ..sink import CommittingSink, Staged, entry_store_of
 

@@ -16,16 +16,16 @@ from recordpublisher.publishers.errors import (
 )
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
-from ..checkpoints.snapshot import ANOTHER_PLACE, refuse_other_job, warn_of_other_streams
+from ..checkpoints.snapshot_format import ANOTHER_PLACE, refuse_other_job, warn_of_other_streams
 from ..conditional_store import ConditionalStore, ConflictError, pause_after_conflict
+from ..leases.group_counters import GroupCounters
 from ..leases.group_store import MAX_ATTEMPTS, GroupStore, MissingPositionsError, read_positions, states_of
 from ..leases.heartbeat import LateJoinError
-from ..leases.lease_counts import LeaseCounts
 from ..leases.lease_settings import HANDOVER_SECONDS, LeaseSettings
 from ..leases.lease_table import GroupJob, LeaseTable
-from ..leases.sealing import LiveWorkerError, seal_all_silent
 from ..leases.shard_listing import ShardListing
 from ..leases.worker import Worker
+from ..leases.worker_sealing import LiveWorkerError, seal_all_silent
 from ..pipeline.current_worker import CurrentWorker
 from ..shard_ownership import StartTask
 from ..startup import where_it_begins
@@ -138,7 +138,7 @@ class WorkerLives:
         clock: Clock,
         *,
         job: GroupJob,
-        counts: LeaseCounts,
+        counts: GroupCounters,
         on_drain: Callable[[], None],
         on_error: Callable[[BaseException], bool],
         on_advance: Callable[[], None] = lambda: None,

@@ -1,4 +1,7 @@
-"""Reads the group, and measures how long each heartbeat has not changed, so that silent workers are found (`sealing.py` seals them, E3)."""
+"""Reads the group, and measures how long each heartbeat has not changed, so that silent workers are found (E3).
+
+`worker_sealing.py` seals them.
+"""
 
 import logging
 from collections.abc import Set

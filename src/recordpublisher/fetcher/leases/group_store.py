@@ -15,7 +15,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 
-from ..checkpoints.snapshot import ANOTHER_PLACE, LEASE_TABLE, PARTS_PREFIX
+from ..checkpoints.snapshot_format import ANOTHER_PLACE, LEASE_TABLE, PARTS_PREFIX
 from ..conditional_store import (
     ConditionalStore,
     ConflictError,

@@ -9,6 +9,25 @@ from .planning import GroupView
 from .position_documents import StoredPosition
 
 
+def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str] = frozenset()) -> int | None:
+    """Return the watermark of the group. It is never lower than `known`, or than a value that any worker has stated.
+
+    A sealed worker counts while the lease table names it, except if it is in `excluded` (sealed for longer than the tracker timeout). A
+    shard without an owner counts with the lowest watermark of its parents.
+    """
+    counted: list[ShardWatermark] = []
+    for worker, record in view.records.items():
+        known = raised_watermark(known, record.group_watermark)
+        if not record.is_sealed or (worker in view.table.owners and worker not in excluded):
+            counted.append(ShardWatermark(record.watermark, is_idle=not record.is_active))
+    counted += [
+        ShardWatermark(view.table.inherited_watermark(shard))
+        for shard, lease in view.table.leases.items()
+        if lease.owner is None and view.table.can_be_read(shard)
+    ]
+    return raised_watermark(known, lowest_watermark(counted).value)
+
+
 class ShardWatermark(NamedTuple):
     """The watermark with which a shard counts for the watermark of the group.
 
@@ -60,22 +79,3 @@ class WorkerWatermark:
         lingering = (watermark for watermark, _ in self._lingering.values())
         others = (ShardWatermark(each.state.watermark, each.is_idle) for each in stored)
         return lowest_watermark([*read.values(), *others, *lingering])
-
-
-def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str] = frozenset()) -> int | None:
-    """Return the watermark of the group. It is never lower than `known`, or than a value that any worker has stated.
-
-    A sealed worker counts while the lease table names it, except if it is in `excluded` (sealed for longer than the tracker timeout). A
-    shard without an owner counts with the lowest watermark of its parents.
-    """
-    counted: list[ShardWatermark] = []
-    for worker, record in view.records.items():
-        known = raised_watermark(known, record.group_watermark)
-        if not record.is_sealed or (worker in view.table.owners and worker not in excluded):
-            counted.append(ShardWatermark(record.watermark, is_idle=not record.is_active))
-    counted += [
-        ShardWatermark(view.table.inherited_watermark(shard))
-        for shard, lease in view.table.leases.items()
-        if lease.owner is None and view.table.can_be_read(shard)
-    ]
-    return raised_watermark(known, lowest_watermark(counted).value)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import ImpossibleStateError
-from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.safe_text import counted
 
 from ..sink import RevocationReason
 from .lease_table import LeaseTable, ShardEnd

@@ -20,7 +20,7 @@ from .worker_record import WorkerRecord
 if TYPE_CHECKING:
     from .group_watermark import ShardWatermark
 from .group_store import read_parts
-from .sealing import seal_parts
+from .worker_sealing import seal_parts
 
 
 class PositionStore(ABC):

@@ -15,12 +15,12 @@ from recordpublisher.publishers.errors import FencedError, ImpossibleStateError,
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..sink import RevocationReason
 from .document_format import by_stream
+from .group_counters import GroupCounters
 from .group_observer import GroupObserver
 from .group_store import GroupStore, TableCache
 from .group_upkeep import GroupUpkeep
 from .group_watermark import ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
 from .heartbeat import Heartbeat, WritePermission, join_group
-from .lease_counts import LeaseCounts
 from .lease_settings import HANDOVER_SECONDS, HELD_POLL_SECONDS, LEAVING_POLL_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_table import AloneOwner, GroupJob, LeaseTable, table_of_new_group
 from .lease_transfers import LeaseGiver, LeaseTaker
@@ -28,9 +28,9 @@ from .owned_leases import OwnedLeases, log_moved
 from .planning import GroupView, StatedLoadLevels
 from .position_commits import PositionCommits
 from .position_store import PartPositionStore, PositionStore, ShardReaders
-from .sealing import seal_alone_worker, seal_silent
 from .shard_listing import ShardListing
 from .worker_record import HOST, WorkerRecord
+from .worker_sealing import seal_alone_worker, seal_silent
 
 log = logging.getLogger("recordpublisher.group")
 SHORTEST_WAIT_SECONDS = 0.001
@@ -61,7 +61,7 @@ class Worker:
         *,
         positions: PositionStore | None = None,
         jitter: random.Random | None = None,
-        counts: LeaseCounts | None = None,
+        counts: GroupCounters | None = None,
         on_drain: Callable[[], None] | None = None,
         on_sink_error: Callable[[Exception], None] | None = None,
         job: GroupJob | None = None,
@@ -74,7 +74,7 @@ class Worker:
         self._group = group
         self._is_first = is_first
         self._on_advance = on_advance
-        self._counts = counts or LeaseCounts()
+        self._counts = counts or GroupCounters()
         self._on_drain = on_drain or self.leave
         self.permission = WritePermission(clock, settings.write_seconds)
         self._readers = readers

@@ -15,7 +15,7 @@ from recordpublisher.publishers.log_fields import log_extra
 
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
-from ..leases.lease_counts import LeaseCounts
+from ..leases.group_counters import GroupCounters
 from ..pipeline.emitter import Emitter
 from ..pipeline.sink_errors import unfinished_of
 from ..shards.retention_check import CACHE_SECONDS
@@ -50,7 +50,7 @@ class AlarmMonitor:
         table: ShardTable,
         alignment: Alignment,
         emitter: Emitter,
-        leases: LeaseCounts,
+        leases: GroupCounters,
     ) -> None:
         self._dependencies = dependencies
         self._table = table

@@ -4,10 +4,11 @@ import logging
 from collections.abc import Callable, Sequence
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.log_fields import counted, log_extra
-from recordpublisher.publishers.properties.declaration import iso_time
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.properties.job_properties import MAX_LAG
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.retry import duration_words
+from recordpublisher.publishers.safe_text import counted
 
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable

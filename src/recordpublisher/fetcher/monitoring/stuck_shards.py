@@ -18,7 +18,7 @@ from recordpublisher.publishers.shards import Shard, stream_of
 
 from ..alarms import Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
-from ..leases.lease_counts import LeaseCounts
+from ..leases.group_counters import GroupCounters
 from ..pipeline.memory_budget import ReadBlock, why_blocked
 from ..shards.lineage import parent_keys
 from ..shards.shard_entry import ShardEntry
@@ -239,7 +239,7 @@ class WithheldShards:
     It measures for how long each worker has withheld the same shards. When a worker releases one of them, its time starts again.
     """
 
-    def __init__(self, leases: LeaseCounts, interval_ms: int, max_gap: float) -> None:
+    def __init__(self, leases: GroupCounters, interval_ms: int, max_gap: float) -> None:
         self._leases = leases
         self._interval_ms = interval_ms
         self._max_gap = max_gap

@@ -11,7 +11,7 @@ from recordpublisher.publishers.shard_metrics import SUMMED_COUNTERS, ShardMetri
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..checkpoints.staged_commits import CommitCounts
-from ..leases.lease_counts import LeaseCounts
+from ..leases.group_counters import GroupCounters
 from ..metric_types import COUNTER, GAUGE, HISTOGRAM, TEXT, Metric, metric, metrics_of
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
@@ -38,7 +38,7 @@ class WorkerView(msgspec.Struct, frozen=True):
     retention: RetentionPeriods
     suspension: SuspensionDetector
     checkpoints: CheckpointAge
-    leases: LeaseCounts
+    leases: GroupCounters
     commits: CommitCounts | None
     wanted: WorkersWanted
     dead_letter_handler: DeadLetterHandler

@@ -11,8 +11,8 @@ from typing import Any
 
 from recordpublisher.consumer.run_end import RunEnd
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import LEFT_BEHIND
 

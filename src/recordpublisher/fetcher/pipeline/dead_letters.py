@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from recordpublisher.publishers.errors import ConfigurationError, PluginError
-from recordpublisher.publishers.log_fields import repr_of, writable
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER as DEAD_LETTER_SETTINGS
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.safe_text import repr_of, writable
 from recordpublisher.publishers.shard_metrics import SUMMED_COUNTERS
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog

@@ -9,9 +9,9 @@ from contextlib import AbstractAsyncContextManager
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.histogram import Histogram
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.user_code import add_note, exc_info_for_log, log_user_error, was_logged
 
 from ..settings import FetcherSettings

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from recordpublisher.publishers.errors import PluginError, StateError
-from recordpublisher.publishers.log_fields import counted, repr_of
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import counted, repr_of
 from recordpublisher.publishers.user_code import PluginCall, add_note, close_or_leave, is_coroutine_function
 
-from ..checkpoints.snapshot import checked_snapshot
+from ..checkpoints.snapshot_format import checked_snapshot
 from ..sink import Sink, State, Unfinished
 
 _ASYNC_METHODS = frozenset(name for name, each in vars(Sink).items() if is_coroutine_function(each))

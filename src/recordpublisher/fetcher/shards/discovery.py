@@ -16,8 +16,9 @@ from recordpublisher.publishers.errors import (
     RecordPublisherError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.log_fields import log_extra, with_notes
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.safe_text import with_notes
 from recordpublisher.publishers.shards import Shard, stream_of
 
 from .shard_state import ShardState

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from recordpublisher.fetcher.checkpoints.snapshot import PARTS_PREFIX
+from recordpublisher.fetcher.checkpoints.snapshot_format import PARTS_PREFIX
 from recordpublisher.fetcher.conditional_store import ConditionalStore, read_document
 from recordpublisher.fetcher.leases.position_documents import PositionPart
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector

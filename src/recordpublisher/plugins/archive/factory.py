@@ -15,16 +15,16 @@ from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Retention
 from recordpublisher.publishers.base import Checks, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.job_properties import ACCEPTS_LOSS, ON_DATA_LOSS, WORKER_BYTES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ARCHIVE_LIVE, ARCHIVE_UNPROVEN, ARCHIVE_URI
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 
-from ..host.manager import publisher_class
+from ..host.plugin_loading import publisher_class
 from ..runtime.shard_lister import ShardLister
 from ..runtime.stream_names import stream_names
 from ..stores.back_ends import FOLDER, OBJECT_STORES, forms_of
@@ -196,7 +196,7 @@ def _uri(properties: Properties) -> str:
 
 def _catalogue(uri: str, properties: Properties, order_of: OrderOf) -> Catalogue:
     if uri.startswith((DELTA, ICEBERG)):
-        from .tables import table_files  # Imported here because it loads the library of the table's format.
+        from .table_files import table_files  # Imported here because it loads the library of the table's format.
 
         return FileCatalogue(table_files(uri, properties, order_of), order_of)
     return FileCatalogue(files_at(uri, properties, order_of), order_of)

@@ -14,8 +14,8 @@ from msgspec import inspect
 from recordpublisher.consumer.typed_values import Json, fields_of, plain_value
 from recordpublisher.fetcher.sink import RejectedRecord
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
-from recordpublisher.publishers.log_fields import text_of
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import text_of
 from recordpublisher.publishers.user_code import describe_error
 
 from ..deserializers.schemas import (

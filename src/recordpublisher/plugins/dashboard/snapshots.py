@@ -19,11 +19,12 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
 from recordpublisher.fetcher.monitoring.shard_view import SHOWN_COUNTERS
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.log_fields import mask_passwords
+from recordpublisher.publishers.safe_text import mask_passwords
 from recordpublisher.publishers.shards import stream_name
 
-from ..lag.job_snapshot import CommitSnapshot, JobSnapshot, Rates, ShardSnapshot, SnapshotSource, WorkerSnapshot
+from ..lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, SnapshotSource, WorkerSnapshot
 from ..lag.probe import LagProbe
+from ..lag.rates import Rates
 from .server import SNAPSHOT_PATH, UNAVAILABLE, DashboardServer, History, Unavailable
 
 log = logging.getLogger("recordpublisher.metrics")

@@ -14,7 +14,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..sinks.archived_shards import HIDDEN
-from ..sinks.files.jsonl import lines_of, write_lines
+from ..sinks.files.jsonl_sink import lines_of, write_lines
 from ..sinks.files.sink import FileSink
 from ..stores.durable_files import make_folder, path_of, sync
 from .stored_letters import CHUNK, StoredLetters

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
-from recordpublisher.publishers.kinesis_queue import KinesisQueue
+from recordpublisher.publishers.kinesis_queue_source import KinesisQueue
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.queue_properties import QUEUE_CREATION
 from recordpublisher.publishers.records import UserRecord

@@ -21,7 +21,7 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from ..host.build_from_properties import build_sink, dead_letter_properties
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from ..runtime.arguments import decorators_and_type
 from ..runtime.data_fetcher import DataFetcher
 from ..runtime.stream_names import StreamNames, streams_argument
@@ -84,13 +84,13 @@ def stored_letters_of(properties: Properties) -> StoredLetters:
 
 def _letters_of_sink(name: str, of_sink: Properties) -> StoredLetters | None:
     if name == "jsonl":
-        from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+        from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
 
         from .file_letters import FileLetters, json_lines
 
         return FileLetters(JsonlSink, json_lines, of_sink)
     if name == "parquet":
-        from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+        from recordpublisher.plugins.sinks.files.parquet_sink import ParquetSink
 
         from .file_letters import FileLetters, parquet_rows
 

@@ -19,7 +19,7 @@ from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import canonical_hash_key
 
 from ..host.build_from_properties import build_store
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from ..lag.job_state import JobStateReader
 from ..runtime.stream_and_consume import stream
 from ..sinks.kinesis import KinesisSink

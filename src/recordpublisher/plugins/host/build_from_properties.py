@@ -15,7 +15,6 @@ from recordpublisher.fetcher.pipeline.dead_letters import SINK_KEY_PREFIX, dead_
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
-from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.config_fields import imported_object
 from recordpublisher.publishers.properties.job_properties import (
     DEAD_LETTER,
@@ -32,6 +31,7 @@ from recordpublisher.publishers.properties.job_properties import (
 from recordpublisher.publishers.properties.properties import Properties, hint_of_misspelt
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
+from recordpublisher.publishers.safe_text import repr_of
 from recordpublisher.publishers.user_code import can_take
 
 from ..deserializers.schemas import ConvertedValues, InferColumns, InferredJson, schema_type
@@ -101,13 +101,15 @@ def _reads_own_queue(properties: Properties) -> bool:
     made = _source_class(properties)
     if made is None or not issubclass(made, QueueSource):
         return False
-    from recordpublisher.publishers.kinesis_queue import KinesisQueue  # Imported here because it loads the AWS SDK.
+    from recordpublisher.publishers.kinesis_queue_source import (
+        KinesisQueue,  # Imported here because it loads the AWS SDK.
+    )
 
     return not issubclass(made, KinesisQueue)
 
 
 def _source_class(properties: Properties) -> type[RecordSource] | None:
-    from .manager import load_registry  # Imported here because it loads pluggy, which most commands do not need.
+    from .plugin_loading import load_registry  # Imported here because it loads pluggy, which most commands do not need.
 
     registry = load_registry()
     try:

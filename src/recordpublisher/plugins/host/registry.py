@@ -18,8 +18,8 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
-from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.properties import is_unknown
+from recordpublisher.publishers.safe_text import repr_of
 from recordpublisher.publishers.user_code import (
     describe_error,
     exits_as_errors,

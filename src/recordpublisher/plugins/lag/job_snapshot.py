@@ -1,12 +1,44 @@
-"""The state of a job at one moment, as `lag`, the dashboard and their JSON show it, and rates per second between two moments."""
+"""The state of a job at one moment, as `lag`, the dashboard and their JSON show it."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Mapping
+from collections import Counter
 from typing import Protocol
 
 import msgspec
+
+
+class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The job `job` at `time_ms` (epoch ms).
+
+    - `alignment`: which shard alignment waits for and why, in one sentence.
+    """
+
+    job: str | None = None
+    time_ms: int
+    shards: list[ShardSnapshot]
+    workers: list[WorkerSnapshot] | None = None
+    global_watermark: int | None = None
+    alignment: str | None = None
+
+    @property
+    def records_per_second(self) -> float | None:
+        """Records per second, summed over the shards whose rate is known."""
+        rates = [shard.records_per_second for shard in self.shards if shard.records_per_second is not None]
+        return sum(rates) if rates else None
+
+    @property
+    def counts(self) -> Counter[str]:
+        """The counts of all workers together, by title."""
+        total: Counter[str] = Counter()
+        for each in self.workers or ():
+            total.update(each.counts or {})
+        return total
+
+    @property
+    def lag_ms(self) -> int | None:
+        """Largest known lag of a shard (ms)."""
+        return max((shard.lag_ms for shard in self.shards if shard.lag_ms is not None), default=None)
 
 
 class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -91,39 +123,6 @@ class WorkerSnapshot(msgspec.Struct, frozen=True, rename="camel"):
     counts: dict[str, int] | None = None
 
 
-class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The job `job` at `time_ms` (epoch ms).
-
-    - `alignment`: which shard alignment waits for and why, in one sentence.
-    """
-
-    job: str | None = None
-    time_ms: int
-    shards: list[ShardSnapshot]
-    workers: list[WorkerSnapshot] | None = None
-    global_watermark: int | None = None
-    alignment: str | None = None
-
-    @property
-    def records_per_second(self) -> float | None:
-        """Records per second, summed over the shards whose rate is known."""
-        rates = [shard.records_per_second for shard in self.shards if shard.records_per_second is not None]
-        return sum(rates) if rates else None
-
-    @property
-    def counts(self) -> Counter[str]:
-        """The counts of all workers together, by title."""
-        total: Counter[str] = Counter()
-        for each in self.workers or ():
-            total.update(each.counts or {})
-        return total
-
-    @property
-    def lag_ms(self) -> int | None:
-        """Largest known lag of a shard (ms)."""
-        return max((shard.lag_ms for shard in self.shards if shard.lag_ms is not None), default=None)
-
-
 class SnapshotSource(Protocol):
     """An object that returns snapshots of a job."""
 
@@ -142,36 +141,3 @@ class HistoryPoint(msgspec.Struct, frozen=True, rename="camel"):
 def point_of(snapshot: JobSnapshot) -> HistoryPoint:
     """Return the totals of a snapshot."""
     return HistoryPoint(snapshot.time_ms, snapshot.records_per_second, snapshot.lag_ms)
-
-
-WINDOW_SECONDS = 10.0
-WrittenCounts = Mapping[str, tuple[int, int]]
-"""Records and bytes written so far, by shard."""
-
-
-class Rates:
-    """Computes the rates of shards. Owns the counters of the last seconds."""
-
-    def __init__(self) -> None:
-        self._samples: deque[tuple[float, WrittenCounts]] = deque()
-
-    def add(self, now: float, counters: WrittenCounts) -> None:
-        """Keep the counters at `now` (seconds of a monotonic clock). Called about once a second."""
-        self._samples.append((now, counters))
-        while len(self._samples) > 2 and now - self._samples[1][0] >= WINDOW_SECONDS:
-            self._samples.popleft()
-
-    def per_second(self, shard: str) -> tuple[float, float] | None:
-        """Return records and bytes per second, or None if they are not known.
-
-        They are not known if, for example, another process has taken over the shard, so that its counters begin again at 0.
-        """
-        if len(self._samples) < 2:
-            return None
-        (then, before), (now, after) = self._samples[0], self._samples[-1]
-        if shard not in before or now <= then:
-            return None
-        (records, size), (records_now, size_now) = before[shard], after[shard]
-        if records_now < records:
-            return None
-        return (records_now - records) / (now - then), (size_now - size) / (now - then)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots, snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots, snapshot_to_json
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.group_store import (
@@ -25,10 +25,10 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State, entry_store_of, stores_positions
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.declaration import parse_with_unit
 from recordpublisher.publishers.properties.job_properties import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION
+from recordpublisher.publishers.properties.times_and_sizes import parse_with_unit
 from recordpublisher.publishers.shards import Shard
 
 from ..host.build_from_properties import reads_a_queue

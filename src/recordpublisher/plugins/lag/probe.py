@@ -68,7 +68,7 @@ class LagProbe:
     ) -> LagProbe:
         """Return a probe with the intervals, start and retries of a job's properties. Raises: ConfigurationError if one is invalid."""
         # Imported here because it loads the AWS SDK.
-        from recordpublisher.publishers.start_from_properties import initial_position
+        from recordpublisher.publishers.initial_position import initial_position
 
         return cls(
             service,

@@ -33,7 +33,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import PluginCall, describe_error
 
 from ..host.build_from_properties import build_metrics_exporters
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 
 log = logging.getLogger("recordpublisher.metrics")
 Scope = Literal["worker", "shard", "sink"]

@@ -19,7 +19,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_metrics_exporters
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from .export import open_exporters
 from .http_pages import HttpPages, Page
 

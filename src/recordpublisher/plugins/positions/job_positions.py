@@ -6,21 +6,32 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState, merge_snapshots, overlay, snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import (
+    RestoredState,
+    merge_snapshots,
+    overlay,
+    snapshot_to_json,
+)
 from recordpublisher.fetcher.conditional_store import ConditionalStore, StoredDocument
 from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_group
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
-from recordpublisher.fetcher.leases.sealing import LiveWorkerError, seal_all_silent, seal_part, seal_parts, seal_worker
+from recordpublisher.fetcher.leases.worker_sealing import (
+    LiveWorkerError,
+    seal_all_silent,
+    seal_part,
+    seal_parts,
+    seal_worker,
+)
 from recordpublisher.fetcher.pipeline.sink_errors import destination_of, naming_sink, states_of_sink
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, entry_store_of, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.job_properties import SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.safe_text import mask_passwords
 
 from ..host.build_from_properties import (
     build_sink,
@@ -29,7 +40,7 @@ from ..host.build_from_properties import (
     check_properties,
     checked_publisher_class,
 )
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from ..lag.job_state import JobStateReader, snapshots_in_sink
 from ..runtime.shard_lister import ShardLister
 from ..runtime.stream_names import GivenStreams, stream_names, streams_of

@@ -11,20 +11,20 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.shards.lineage import Children
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.kinesis.ports import ListingPort
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION, LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.retry import call_with_retries
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.shards import HashRange, Shard, stream_name
-from recordpublisher.publishers.start_from_properties import initial_position
 
 from ..stores.aws_store_calls import AwsStoreCalls, ConditionFailedError, NotFoundError
 from ..stores.dynamodb_store import create_table

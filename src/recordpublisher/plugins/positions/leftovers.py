@@ -8,12 +8,12 @@ from itertools import chain
 from typing import NamedTuple
 
 from recordpublisher.fetcher.checkpoints.committing_calls import CommittingCalls
-from recordpublisher.fetcher.checkpoints.snapshot import PARTS_PREFIX
+from recordpublisher.fetcher.checkpoints.snapshot_format import PARTS_PREFIX
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.leases.position_documents import PositionPart
-from recordpublisher.fetcher.leases.sealing import seal_part, seal_worker
+from recordpublisher.fetcher.leases.worker_sealing import seal_part, seal_worker
 from recordpublisher.fetcher.sink import CommittingSink, Leftover, Sink, Staged, entry_store_of
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.config_fields import values_of
@@ -21,7 +21,7 @@ from recordpublisher.publishers.properties.job_properties import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_dead_letter_sink, build_sink, build_store, check_properties
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from ..stores.by_location import missing_folder
 from .job_positions import end_group
 

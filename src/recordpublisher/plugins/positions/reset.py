@@ -9,19 +9,19 @@ from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 from recordpublisher.consumer.event_time import EARLIEST_PLAUSIBLE_MS
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_newer_than_listing
 from recordpublisher.fetcher.leases.group_store import MissingPositionsError
 from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.initial_position import START_FORMS, named_start, refuse_future
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
-from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION, LIST_SHARDS_RETRIES
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.retry import call_with_retries
 from recordpublisher.publishers.shards import Shard, stream_name, stream_of
-from recordpublisher.publishers.start_from_properties import START_FORMS, named_start, refuse_future
 
 from .job_positions import ImportedPosition, JobPositions, imported_states, job_and_lister
 

@@ -22,6 +22,7 @@ from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.sink import Sink, State, stores_positions
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import (
     FUTURE_LIMIT,
@@ -41,7 +42,6 @@ from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
-from recordpublisher.publishers.start_from_properties import passed_initial_position
 from recordpublisher.publishers.user_code import check_user_function
 
 from ..deserializers.decompression import decompressor_for

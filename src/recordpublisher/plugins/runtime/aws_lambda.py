@@ -14,7 +14,7 @@ from recordpublisher.consumer.shard_consumer import BatchDecorator
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import SinkContext, Traced
 from recordpublisher.plugins.host.build_from_properties import check_properties
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.sinks.map import MapSink
 from recordpublisher.plugins.sinks.map.handler import LAMBDA_MARK
 from recordpublisher.plugins.sinks.map.map_sink import MapOptions

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import snapshot_to_json
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds
@@ -28,7 +28,7 @@ from recordpublisher.publishers.shards import Shard, stream_name
 from recordpublisher.publishers.user_code import close_or_leave
 
 from ..host.build_from_properties import build_source, checked_publisher_class
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from .arguments import Assigner, batch_decorator_factory, check_bounded
 from .shard_lister import ShardLister
 

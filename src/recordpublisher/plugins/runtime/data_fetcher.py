@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, TypeVar, Unpack
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.alarms import AlarmListener
-from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
+from recordpublisher.fetcher.checkpoints.snapshot_format import ANOTHER_PLACE
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
@@ -19,8 +19,6 @@ from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, SinkError, StateError
-from recordpublisher.publishers.log_fields import counted, notes_of, text_of
-from recordpublisher.publishers.properties.declaration import Duration, seconds_of
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     DRAIN_TIMEOUT,
@@ -32,10 +30,12 @@ from recordpublisher.publishers.properties.job_properties import (
 )
 from recordpublisher.publishers.properties.keyword_types import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.times_and_sizes import Duration, seconds_of
 from recordpublisher.publishers.records import V
+from recordpublisher.publishers.safe_text import counted, notes_of, text_of
 from recordpublisher.publishers.user_code import add_note, describe_error
 
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from ..host.registry import Registry
 from .arguments import (
     COMMAND_OPTIONS,

@@ -12,15 +12,21 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any, Unpack
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument
-from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
+from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import State
 from recordpublisher.install_commands import install_command
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
+from recordpublisher.publishers.initial_position import (
+    check_end_time,
+    initial_position,
+    named_start,
+    refuse_future,
+    time_ms,
+)
 from recordpublisher.publishers.positions import PositionType
-from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     ON_BAD_RECORD,
@@ -31,14 +37,8 @@ from recordpublisher.publishers.properties.job_properties import (
 from recordpublisher.publishers.properties.keyword_types import ReadSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.records import Record, RecordBatch
-from recordpublisher.publishers.start_from_properties import (
-    check_end_time,
-    initial_position,
-    named_start,
-    refuse_future,
-    time_ms,
-)
 
 from ..deserializers.schemas import is_inferred
 from .arguments import checked_properties, chosen_deserializer, value_type_made_by

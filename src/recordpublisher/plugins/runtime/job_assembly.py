@@ -13,7 +13,7 @@ import msgspec
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, StreamDeserializer
 from recordpublisher.fetcher.alarms import AlarmListener
-from recordpublisher.fetcher.checkpoints.snapshot import merge_snapshots
+from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.conditional_store import ConditionalStore, named_store
 from recordpublisher.fetcher.dependencies import FetcherDependencies
@@ -27,6 +27,7 @@ from recordpublisher.fetcher.watermarks import OwnWatermark
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import (
@@ -39,7 +40,6 @@ from recordpublisher.publishers.properties.job_properties import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
-from recordpublisher.publishers.start_from_properties import passed_initial_position
 from recordpublisher.publishers.user_code import PluginCall, notice_unawaited_calls
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 
@@ -51,7 +51,7 @@ from ..host.build_from_properties import (
     check_properties,
     source_class,
 )
-from ..host.manager import warn_of_broken_plugins
+from ..host.plugin_loading import warn_of_broken_plugins
 from ..host.registry import Registry
 from ..tracing.traces import traced_calls
 from .arguments import (

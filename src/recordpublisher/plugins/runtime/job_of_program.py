@@ -15,7 +15,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import ForeignExitError, can_take, exits_as_errors
 
 from ..host.build_from_properties import build_metrics_exporters
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from .arguments import COMMAND_OPTIONS, CommandOptions
 from .data_fetcher import DataFetcher
 from .supervisor import UNBOUNDED, run_fetcher

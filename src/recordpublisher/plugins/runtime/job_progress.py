@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
-from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.safe_text import counted
 
-from ..lag.job_snapshot import Rates
+from ..lag.rates import Rates
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,8 @@ from recordpublisher.publishers.errors import (
     StateError,
     StreamNotFoundError,
 )
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.retry import duration_words
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.user_code import cause_in_user_code, describe_error, is_raised_in_user_code
 
 NOTICE_SECONDS, LOOK_SECONDS = 10.0, 1.0

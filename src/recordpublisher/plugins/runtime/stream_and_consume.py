@@ -15,14 +15,14 @@ from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.properties.declaration import Duration, seconds_of
+from recordpublisher.publishers.initial_position import with_oldest_start
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, ON_BAD_RECORD, STATE_URI
 from recordpublisher.publishers.properties.keyword_types import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ARCHIVE_LIVE, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.retry_properties import with_short_outages
+from recordpublisher.publishers.properties.times_and_sizes import Duration, seconds_of
 from recordpublisher.publishers.records import Record, RecordBatch, V
-from recordpublisher.publishers.start_from_properties import with_oldest_start
 
 from .arguments import checked_properties
 from .background_loop import BackgroundLoop, EarlyEnd

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from recordpublisher.fetcher.checkpoints.snapshot import ANOTHER_PLACE
+from recordpublisher.fetcher.checkpoints.snapshot_format import ANOTHER_PLACE
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
@@ -30,7 +30,7 @@ from recordpublisher.publishers.retry import duration_words
 from recordpublisher.publishers.user_code import add_note
 
 from ..host.build_from_properties import build_metrics_exporters, calls_a_service, reads_a_queue
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from ..lag.job_state import effect_of_no_positions
 from ..metrics.export import FetchersOfProcess, open_exporters
 from .data_fetcher import DataFetcher

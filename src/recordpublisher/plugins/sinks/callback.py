@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.config_fields import import_check, imported_function
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import CALLBACK
 from recordpublisher.publishers.records import Record, RecordBatch
+from recordpublisher.publishers.safe_text import repr_of
 from recordpublisher.publishers.user_code import UserFunction
 
 _VALID = "module:function, of a function that takes a RecordBatch"

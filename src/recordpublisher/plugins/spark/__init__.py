@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .data_source import KinesisSource
     from .efo_consumers import deregister_consumers
     from .listeners import ConsumerDeregistration, ProgressListener
-    from .stored_positions import read_positions
+    from .query_positions import read_positions
     from .stream_reader import run_to_tips
 
 _LAZY = {
@@ -24,7 +24,7 @@ _LAZY = {
     "KinesisSource": ".data_source",
     "deregister_consumers": ".efo_consumers",
     "run_to_tips": ".stream_reader",
-    "read_positions": ".stored_positions",
+    "read_positions": ".query_positions",
 }
 
 reduce_garbage_collection()  # Called here because Spark's processes import this module before any other module of this library.

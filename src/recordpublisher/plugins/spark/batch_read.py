@@ -15,22 +15,22 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.consumer.run_end import EndPosition
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StreamNotFoundError, TransientError
+from recordpublisher.publishers.initial_position import check_end_time
 from recordpublisher.publishers.positions import PositionType, StartingPosition
-from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import (
     INITIAL_POSITION,
     INITIAL_TIMESTAMP,
     INITIAL_TIMESTAMP_FORMAT,
 )
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.shards import Shard, stream_name
 from recordpublisher.publishers.skipped_records_log import log_left_out
-from recordpublisher.publishers.start_from_properties import check_end_time
 
 from .arrow_rows import ArrowRows, ReusedMemory
 from .options.spark_options import END_OPTION, ENDING_POSITION, SparkOptions

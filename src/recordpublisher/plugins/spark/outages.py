@@ -25,10 +25,10 @@ from recordpublisher.publishers.errors import (
     RetriesExhaustedError,
     StoreUnavailableError,
 )
-from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.retry import RetryPolicy, logs_outages
 
 LOG = logging.getLogger("recordpublisher.spark")

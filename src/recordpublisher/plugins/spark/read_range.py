@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from recordpublisher.consumer.run_end import EndPosition
 from recordpublisher.fetcher.checkpoints.starts import Starts, json_by_shard, position_of
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import check_end_time, initial_position, with_oldest_start
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
-from recordpublisher.publishers.start_from_properties import check_end_time, initial_position, with_oldest_start
 
 from .options.spark_options import END_OPTION, ENDING_POSITION, VALID_END
 from .options.start_by_shard import START_OPTION, VALID_START, option_time_ms, starts_by_shard

@@ -80,7 +80,7 @@ def columns_and_deserializer(properties: Properties) -> ColumnsAndDeserializer |
         return None
     # Imported here because most reads have no schema, and each process of Spark pays for its imports.
     from recordpublisher.plugins.deserializers.schemas import is_inferred
-    from recordpublisher.plugins.host.manager import load_registry
+    from recordpublisher.plugins.host.plugin_loading import load_registry
 
     from ..columns.file_columns import check_names
     from ..columns.typed_columns import CheckedValues, FrameColumns

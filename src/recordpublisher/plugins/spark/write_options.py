@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from recordpublisher.fetcher.sink import Sink
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
 from recordpublisher.publishers.properties.job_properties import (

@@ -7,7 +7,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
-from ..host.manager import load_registry
+from ..host.plugin_loading import load_registry
 from ..host.registry import Registry
 from .back_ends import BACK_ENDS, FOLDER, REFUSED_SCHEMES, back_end_of, forms_of
 from .durable_files import path_of

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, VersionedValue
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.log_fields import MASK
+from recordpublisher.publishers.safe_text import MASK
 
 T = TypeVar("T")
 

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue, new_version
 from recordpublisher.plugins.databases import Database, end_sessions, lock_table_creation, session_prefix
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
-from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.safe_text import mask_passwords
 
 # isort: split
 # Imported after `databases`, which reports a missing extra.

@@ -16,11 +16,11 @@ from recordpublisher.consumer.deserialization import json_field_decoder
 from recordpublisher.fetcher.sink import Traced, untraced
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.decoding_errors import UNDECODABLE
-from recordpublisher.publishers.log_fields import repr_of, text_of
 from recordpublisher.publishers.properties.config_fields import imported_function
 from recordpublisher.publishers.properties.job_properties import TRACING_FIELD, TRACING_FUNCTION
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import Record
+from recordpublisher.publishers.safe_text import repr_of, text_of
 from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ import msgspec
 from ..clock import Clock, SystemClock, observed_timeout
 from ..decoding_errors import UNDECODABLE
 from ..errors import ConfigurationError, KinesisError
-from ..log_fields import MASK
 from ..properties.properties import Properties
 from ..properties.reading_properties import CREDENTIALS_PROVIDER, REQUEST_TIMEOUT
+from ..safe_text import MASK
 from .access import AccessWithoutSdk, access_without_sdk
 from .codec import READ, RESPONSE_DECODERS, Decode, IncrementalReadDecoder, decode_error, decode_object
 from .endpoints import HOST_KINDS, QUEUE_CALLS, host_header, queue_url

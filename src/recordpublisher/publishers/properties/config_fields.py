@@ -12,8 +12,8 @@ from typing import Any, TypeVar, overload
 
 from ..base import Check
 from ..errors import ConfigurationError
-from ..log_fields import repr_of, text_of
 from ..retry import RetryPolicy
+from ..safe_text import repr_of, text_of
 from ..user_code import ForeignExitError, check_user_function, exits_as_errors
 from .declaration import Property, PropertyValues
 from .properties import Properties

@@ -1,45 +1,17 @@
-"""Declares properties: `Property`, the types of values, and which keys we and plugins have declared (C1).
-
-`epoch_ms` parses a time as every setting and argument accepts it.
-"""
+"""Declares properties: `Property`, the types of values, and which keys we and plugins have declared (C1)."""
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypedDict, TypeVar, Unpack, overload
+from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import ConfigurationError
-from ..log_fields import names_a_secret, text_of
-
-_MILLISECONDS = {
-    "ms": 1, "millis": 1, "millisecond": 1, "milliseconds": 1,
-    "s": 1_000, "sec": 1_000, "second": 1_000, "seconds": 1_000,
-    "m": 60_000, "min": 60_000, "minute": 60_000, "minutes": 60_000,
-    "h": 3_600_000, "hour": 3_600_000, "hours": 3_600_000,
-    "d": 86_400_000, "day": 86_400_000, "days": 86_400_000,
-}  # fmt: skip
-_BYTES = {"b": 1, "byte": 1, "bytes": 1} | {
-    spelling: 1024**power
-    for power, letter in enumerate("kmgt", 1)
-    for spelling in (letter, f"{letter}b", f"{letter}ib")
-}
-"""Bytes by unit. As in Spark and Flink, `kb` and `mb` are powers of 1024."""
-_PER_UNIT: Mapping[str, Mapping[str, int | Decimal]] = {
-    "ms": _MILLISECONDS,
-    "s": {name: Decimal(millis) / 1_000 for name, millis in _MILLISECONDS.items()},
-    "bytes": _BYTES,
-}
-EXAMPLES = {"ms": "a duration such as 10s", "s": "a duration such as 5m", "bytes": "a size such as 64mb"}
-"""Example values, for messages and the reference page, for each unit of properties that accepts other spellings."""
-_WITH_UNIT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)", re.ASCII)
-
+from ..safe_text import names_a_secret, text_of
+from .times_and_sizes import EXAMPLES, parse_with_unit
 
 NO_MAXIMUM = 2**62
 
@@ -53,42 +25,49 @@ _TAG_WORDS = (
 T = TypeVar("T")
 
 
-def parse_with_unit(given: str, unit: str) -> int | None:
-    """Return a text such as `5 minutes` as a whole number of `unit` (ms, s or bytes), or None if `given` is another text or not whole."""
-    match = _WITH_UNIT.fullmatch(given)
-    factor = _PER_UNIT.get(unit, {}).get(match[2].lower()) if match else None
-    if match is None or factor is None:
-        return None
-    value = Decimal(match[1]) * factor
-    return int(value) if value == value.to_integral_value() else None
+@dataclass(frozen=True, slots=True)
+class Property(Generic[T]):
+    """One declared property: key, type, default, unit and description.
 
-
-Duration: TypeAlias = float | str | timedelta
-"""A duration as an argument in Python: a number of seconds, a text with a unit such as `15m`, or a timedelta."""
-A_DURATION = "seconds, a text such as 15m or 200ms, or a timedelta"
-"""The durations that `seconds_of` accepts, for messages."""
-_NEEDS_UNIT_FROM = 1_000
-
-
-def seconds_of(name: str, given: Duration, *, may_be_long: bool = False) -> float:
-    """Return a duration that was given as an argument in Python, in seconds.
-
-    `may_be_long`: whether half an hour is usual. Then a number of 1000 or more is accepted.
-
-    Raises: ConfigurationError that names the argument, if `given` is not a duration, or if it is a number of 1000 or more, which was
-    probably meant in milliseconds.
+    - `key`: a key that ends in `.` or `[` is a prefix (`flink.stream.efo.consumerarn.<stream>`).
+    - `parse`: turns text into the value and raises ValueError.
+    - `valid`: describes the valid values.
+    - `aliases`: older spellings of the key.
+    - `group`: the property's section on the reference page.
+    - `connector`: the default of Flink's connector if it differs from ours.
+    - `argument`: a shorter keyword argument than the one that is made from the key.
     """
-    if isinstance(given, timedelta):
-        return given.total_seconds()
-    found = parse_with_unit(given.strip(), "ms") if isinstance(given, str) else None
-    if found is not None:
-        return found / 1000
-    if isinstance(given, bool) or not isinstance(given, int | float) or math.isnan(given):
-        raise ConfigurationError(name, given, A_DURATION)
-    if not may_be_long and _NEEDS_UNIT_FROM <= given < math.inf:
-        reason = f"a number without a unit is in seconds; write '{given:.15g}s' or '{given:.15g}ms'"
-        raise ConfigurationError(name, given, reason=reason)
-    return given
+
+    key: str
+    parse: Callable[[str], T]
+    default: T
+    valid: str
+    sentence: str
+    unit: str = ""
+    group: str = ""
+    secret: bool = False
+    aliases: tuple[str, ...] = ()
+    type_name: str = ""
+    connector: str = ""
+    argument: str = ""
+
+    @property
+    def keywords(self) -> tuple[str, ...]:
+        """The keyword arguments: the short one if there is one, and the key without `flink.` or `aws.`, with `_` for each dot."""
+        key = re.sub(r"^(flink|aws)\.", "", self.key)
+        from_key = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).replace(".", "_").lower()
+        return (self.argument, from_key) if self.argument else (from_key,)
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether this stands for every key that begins with `key`."""
+        return self.key.endswith((".", "["))
+
+    @property
+    def spelling(self) -> str:
+        """The key as shown to people. A prefix has a placeholder."""
+        ending = "i].exception" if self.key.endswith("[") else "<name>" if self.is_prefix else ""
+        return self.key + ending
 
 
 class PropertyOptions(TypedDict, total=False):
@@ -344,51 +323,6 @@ def _describe_range(kind: str, minimum: int, maximum: int, also: tuple[int, ...]
     return words + "".join(f", or {other}" for other in others)
 
 
-@dataclass(frozen=True, slots=True)
-class Property(Generic[T]):
-    """One declared property: key, type, default, unit and description.
-
-    - `key`: a key that ends in `.` or `[` is a prefix (`flink.stream.efo.consumerarn.<stream>`).
-    - `parse`: turns text into the value and raises ValueError.
-    - `valid`: describes the valid values.
-    - `aliases`: older spellings of the key.
-    - `group`: the property's section on the reference page.
-    - `connector`: the default of Flink's connector if it differs from ours.
-    - `argument`: a shorter keyword argument than the one that is made from the key.
-    """
-
-    key: str
-    parse: Callable[[str], T]
-    default: T
-    valid: str
-    sentence: str
-    unit: str = ""
-    group: str = ""
-    secret: bool = False
-    aliases: tuple[str, ...] = ()
-    type_name: str = ""
-    connector: str = ""
-    argument: str = ""
-
-    @property
-    def keywords(self) -> tuple[str, ...]:
-        """The keyword arguments: the short one if there is one, and the key without `flink.` or `aws.`, with `_` for each dot."""
-        key = re.sub(r"^(flink|aws)\.", "", self.key)
-        from_key = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).replace(".", "_").lower()
-        return (self.argument, from_key) if self.argument else (from_key,)
-
-    @property
-    def is_prefix(self) -> bool:
-        """Whether this stands for every key that begins with `key`."""
-        return self.key.endswith((".", "["))
-
-    @property
-    def spelling(self) -> str:
-        """The key as shown to people. A prefix has a placeholder."""
-        ending = "i].exception" if self.key.endswith("[") else "<name>" if self.is_prefix else ""
-        return self.key + ending
-
-
 class PropertyValues(Protocol):
     """Typed values of properties. `Properties` implements it."""
 
@@ -448,14 +382,6 @@ def is_secret(key: str) -> bool:
     return names_a_secret(key)
 
 
-# --- times: ISO-8601 with a zone, epoch seconds or epoch milliseconds ------------------------------------------------------------------
-
-TIME_FORMS = "2026-11-22T06:00:00Z, or with another zone, or epoch seconds"
-"""The times that `epoch_ms` accepts, for messages."""
-MAX_MS = 253_402_300_799_999
-"""The end of the year 9999. Microseconds since 1978, nanoseconds and sequence numbers are above it."""
-_MILLIS_FROM = 1e11
-"""A number from here on is in milliseconds: as seconds it would be after the year 5000, and below it milliseconds are before 1974."""
 POSITION_ALIASES = {"earliest": "TRIM_HORIZON"}
 """Kafka's name for a position in a stream, in lower case, and Kinesis's name for it."""
 _MEANT = dict.fromkeys(("oldest", "beginning", "start", "first", "smallest"), "earliest") | dict.fromkeys(
@@ -463,24 +389,6 @@ _MEANT = dict.fromkeys(("oldest", "beginning", "start", "first", "smallest"), "e
 )
 """What other words for a position in a stream mean here."""
 _SIMILAR = 0.75
-_NANOS_FROM, _SEQUENCE_NUMBERS_FROM = 1e17, 1e20
-_NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
-
-
-def why_no_time(given: object) -> str:
-    """Return why `epoch_ms` refuses a value, if that is known (another unit, or no zone), else ""."""
-    text = str(given).strip()
-    if is_sequence_number(text):
-        return "a sequence number is a place in one shard, not a time"
-    with contextlib.suppress(ValueError):
-        if not _NUMBER.fullmatch(text):
-            moment = datetime.fromisoformat(text)
-            exact = moment.isoformat()
-            return "" if moment.tzinfo else f"it has no zone; write {exact}Z for UTC, or another such as {exact}+01:00"
-        if MAX_MS < (number := float(text)) < _SEQUENCE_NUMBERS_FROM:
-            unit, per_ms = ("nanoseconds", 1e6) if number >= _NANOS_FROM else ("microseconds", 1e3)
-            return f"these may be {unit}; in milliseconds it is {number / per_ms:.0f}"
-    return ""
 
 
 def did_you_mean(given: str, valid: str) -> str:
@@ -491,40 +399,3 @@ def did_you_mean(given: str, valid: str) -> str:
         names |= {name: name for name in POSITION_ALIASES} | _MEANT
     near = difflib.get_close_matches(word, names, n=1, cutoff=1.0 if word in names else _SIMILAR)
     return f"did you mean '{names[near[0]]}'?" if near else ""
-
-
-def is_sequence_number(given: str) -> bool:
-    """Return whether a text is a sequence number of Kinesis. It has 56 digits, while epoch nanoseconds have 19."""
-    return given.isdecimal() and float(given) >= _SEQUENCE_NUMBERS_FROM
-
-
-def epoch_ms(given: str) -> int:
-    """Return a time as epoch ms. Raises: ValueError or OverflowError if it is not a number or a time with a zone, from 1970 to 9999."""
-    if _NUMBER.fullmatch(given):
-        number = float(given)
-        return checked_epoch_ms(number if number >= _MILLIS_FROM else number * 1000)
-    moment = datetime.fromisoformat(given)
-    if moment.tzinfo is None:  # Spark, pandas and databases print times without their zone, which need not be UTC
-        raise ValueError(given)
-    return datetime_ms(moment)
-
-
-def datetime_ms(moment: datetime) -> int:
-    """Return a time as epoch ms, in UTC if it has no zone. Raises: ValueError if it is before 1970 or after 9999."""
-    return checked_epoch_ms((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def iso_time(epoch_ms: int) -> str:
-    """Return epoch ms as ISO-8601 in UTC, or the number itself if it is outside the years 1 to 9999."""
-    try:
-        moment = datetime.fromtimestamp(epoch_ms / 1000, tz=UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(epoch_ms)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def checked_epoch_ms(given: float) -> int:
-    """Return the rounded number. Raises: ValueError if it is not a time from 1970 to 9999."""
-    if not 0 <= given <= MAX_MS:
-        raise ValueError(given)
-    return round(given)

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from ..errors import ConfigurationError
-from ..log_fields import MASK, mask_passwords, text_of
+from ..safe_text import MASK, mask_passwords, text_of
 from .declaration import (
-    A_DURATION,
     ExplainedValueError,
     Property,
     declared_keys,
@@ -25,8 +24,6 @@ from .declaration import (
     did_you_mean,
     find_property,
     is_secret,
-    seconds_of,
-    why_no_time,
 )
 from .fan_out_properties import FAN_OUT
 from .job_properties import (
@@ -45,6 +42,7 @@ from .queue_properties import QUEUE
 from .reading_properties import ACCESS, ARCHIVE_READING, PUBLISHER, RETRIES
 from .retry_properties import JOB
 from .sink_properties import FILES_AND_TABLES, KINESIS_SINK, SINKS
+from .times_and_sizes import A_DURATION, seconds_of, why_no_time
 
 if TYPE_CHECKING:
     from .keyword_types import Settings

@@ -1,7 +1,8 @@
 """The properties of reading with every publisher: access to the service, the publisher and its start, archives, retries of calls."""
 
-from .declaration import PropertyGroup, PropertyValues, epoch_ms, parse_with_unit
+from .declaration import PropertyGroup, PropertyValues
 from .retry_properties import retry_properties
+from .times_and_sizes import epoch_ms, parse_with_unit
 
 ACCESS = PropertyGroup("Access")
 REGION = ACCESS.text(

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from recordpublisher.cli.commands.lag import stale_checkpoint_age_ms
-from recordpublisher.fetcher.checkpoints.snapshot import snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.lag.job_snapshot import ShardSnapshot

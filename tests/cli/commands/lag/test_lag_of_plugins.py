@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import recordpublisher as rp
 from recordpublisher.cli.app import app
-from recordpublisher.plugins.host import manager
+from recordpublisher.plugins.host import plugin_loading
 
 from fakes import memory_streams
 
@@ -18,8 +18,8 @@ from fakes import memory_streams
 def job(monkeypatch, tmp_path):
     """A job that has read two records of shard a, and none of shard b."""
     memory_streams.install(monkeypatch, {"a": [b"1", b"2"], "b": []})
-    registry = manager.load_registry([memory_streams.Streams()])
-    monkeypatch.setattr(manager, "load_registry", lambda: registry)
+    registry = plugin_loading.load_registry([memory_streams.Streams()])
+    monkeypatch.setattr(plugin_loading, "load_registry", lambda: registry)
     given = {
         **memory_streams.PROPERTIES,
         "flink.streams": "orders",

@@ -6,7 +6,7 @@ import signal
 import sys
 
 import recordpublisher as rp
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
 
 from fakes.batches import batch
 from fakes.commits.committing_sink import snapshot_at, started

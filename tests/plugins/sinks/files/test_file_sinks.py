@@ -13,8 +13,8 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.sink import CommitNumber
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
-from recordpublisher.plugins.sinks.files.parquet import ParquetSink
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
+from recordpublisher.plugins.sinks.files.parquet_sink import ParquetSink
 from recordpublisher.plugins.sinks.files.staged_files import StagedFiles
 
 from fakes.batches import batch

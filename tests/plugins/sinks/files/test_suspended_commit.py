@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
 
 from fakes.batches import batch
 from fakes.commits.committing_sink import Start, snapshot_at

@@ -1,6 +1,6 @@
 import pytest
 
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.sinks.kinesis import KinesisSink, Producer
 from recordpublisher.plugins.sinks.kinesis.sink_settings import KinesisSinkSettings
 from recordpublisher.publishers.errors import ConfigurationError

@@ -13,10 +13,10 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.snapshot import PARTS_PREFIX, checked_snapshot
+from recordpublisher.fetcher.checkpoints.snapshot_format import PARTS_PREFIX, checked_snapshot
 from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_group
 from recordpublisher.fetcher.leases.position_documents import PositionPart
-from recordpublisher.fetcher.leases.sealing import seal_parts, seal_worker
+from recordpublisher.fetcher.leases.worker_sealing import seal_parts, seal_worker
 from recordpublisher.plugins.positions.leftovers import UnpublishedCommits, take_back_commits
 from recordpublisher.plugins.sinks.tables.delta import DeltaLakeTable
 from recordpublisher.plugins.sinks.tables.table_folder import TableFolder

@@ -9,7 +9,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.checkpoints.starts import last_seen_ms, states_by_shard
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.spark.stored_positions import position_to_json
+from recordpublisher.plugins.spark.query_positions import position_to_json
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 

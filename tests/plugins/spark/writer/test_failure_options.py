@@ -7,7 +7,7 @@ import pickle
 import pytest
 from pyspark.sql.types import StringType, StructType
 
-from recordpublisher.plugins.sinks.files.jsonl import JsonlSink
+from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
 from recordpublisher.plugins.spark.write_options import WriteOptions, check_folder, dead_letter_sink
 from recordpublisher.plugins.spark.writer import KinesisStreamWriter
 from recordpublisher.publishers.errors import ConfigurationError

@@ -23,11 +23,11 @@ from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
-from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.keyword_types import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
+from recordpublisher.publishers.safe_text import repr_of
 from recordpublisher.publishers.shards import arn_of, canonical_hash_key, is_valid_name, stream_name
 
 from .pending_records import FailedRecord, PendingRecord, size_of

@@ -13,9 +13,9 @@ import msgspec
 from recordpublisher.plugins.sinks.queued_writes import SourceShard
 from recordpublisher.publishers.aggregation.kpl_format import hash_key_of
 from recordpublisher.publishers.errors import InvalidRecordError, RecordPublisherError, SinkError
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.retry import duration_words
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.service_limits import PARTITION_KEY_CHARACTERS
 from recordpublisher.publishers.shards import Shard, hash_key_from
 from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog

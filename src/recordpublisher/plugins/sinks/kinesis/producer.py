@@ -18,8 +18,8 @@ from typing import Any, Literal, NoReturn, Self, TypeVar, Unpack
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit, call_before_pools_close
 from recordpublisher.publishers.errors import SinkError
-from recordpublisher.publishers.properties.declaration import Duration, seconds_of
 from recordpublisher.publishers.properties.keyword_types import JobSettings
+from recordpublisher.publishers.properties.times_and_sizes import Duration, seconds_of
 
 from .kinesis_sink import KinesisSink, stream_and_properties
 from .pending_records import FailedRecord

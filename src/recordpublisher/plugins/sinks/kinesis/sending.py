@@ -19,8 +19,8 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, WritingPort
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.retry import OUTAGES, RetryPolicy, call_with_retries
+from recordpublisher.publishers.safe_text import counted
 
 from .limits import Notifier, OutstandingRecords, RecordLimit, fetch_stream_summary
 from .pending_records import VALIDATION_EXCEPTION, FailedRecords, PendingRecord, size_of

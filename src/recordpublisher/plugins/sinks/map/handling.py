@@ -17,7 +17,6 @@ from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfini
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, InvalidRecordError, SinkError
 from recordpublisher.publishers.histogram import Histogram
-from recordpublisher.publishers.log_fields import counted, repr_of
 from recordpublisher.publishers.properties.config_fields import of_property
 from recordpublisher.publishers.properties.job_properties import MAP_ON_FAILURE, OnBadRecord
 from recordpublisher.publishers.properties.sink_properties import (
@@ -32,6 +31,7 @@ from recordpublisher.publishers.properties.sink_properties import (
     MAP_TIMEOUT,
 )
 from recordpublisher.publishers.retry import RetryPolicy, suspended_seconds
+from recordpublisher.publishers.safe_text import counted, repr_of
 from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, end_or_leave, log_user_error
 

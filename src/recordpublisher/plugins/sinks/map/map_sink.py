@@ -12,7 +12,6 @@ from recordpublisher.publishers.base import Checks
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import import_check, imported_function, values_of
-from recordpublisher.publishers.properties.declaration import Duration, seconds_of
 from recordpublisher.publishers.properties.job_properties import (
     DEAD_LETTER_SINK,
     MAP_ON_FAILURE,
@@ -22,6 +21,7 @@ from recordpublisher.publishers.properties.job_properties import (
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import MAP_FUNCTION, MAP_TIMEOUT
+from recordpublisher.publishers.properties.times_and_sizes import Duration, seconds_of
 from recordpublisher.publishers.records import Record, RecordBatch, V
 from recordpublisher.publishers.user_code import is_coroutine_function
 

@@ -41,7 +41,7 @@ from recordpublisher.consumer.typed_values import (
     has_fields,
     type_without_none,
 )
-from recordpublisher.publishers.log_fields import repr_of
+from recordpublisher.publishers.safe_text import repr_of
 
 FieldColumns = dict[str, types.TypeEngine[Any]]
 """The type of the column for each field."""

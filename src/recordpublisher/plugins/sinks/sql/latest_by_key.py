@@ -12,9 +12,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DBAPIError
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import SQL_DELETE, SQL_KEY
+from recordpublisher.publishers.safe_text import repr_of
 
 _EXACT = (types.Integer, types.String, types.Uuid, types.Date, types.DateTime, types.LargeBinary)
 _INEXACT = (types.CHAR, types.Enum, postgresql.CITEXT)

@@ -24,8 +24,8 @@ from recordpublisher.consumer.typed_values import (
     plain_value,
     with_all_fields,
 )
-from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import repr_of
 from recordpublisher.publishers.user_code import describe_error
 
 from .column_types import (

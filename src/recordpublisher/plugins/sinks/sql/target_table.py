@@ -27,9 +27,9 @@ from sqlalchemy.schema import CreateColumn
 from recordpublisher.consumer.typed_values import has_fields
 from recordpublisher.plugins.databases import is_about_the_row, is_of_changed_table, lock_table_creation
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
-from recordpublisher.publishers.log_fields import repr_of
 from recordpublisher.publishers.properties.sink_properties import SQL_COLUMNS, SQL_KEY, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import repr_of
 
 from .column_types import FieldColumns, can_be_widened_to, columns_of_type, columns_of_values, why_rejected
 from .latest_by_key import LatestByKey

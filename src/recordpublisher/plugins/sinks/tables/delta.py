@@ -57,7 +57,7 @@ from .table import (
     types_by_path,
 )
 from .table_folder import TableFolder
-from .table_storage import FORMS, TableStorage
+from .table_location import FORMS, TableLocation
 
 ENTRIES = "_recordpublisher/positions"
 """Where the table's folder has the positions of jobs."""
@@ -88,7 +88,7 @@ class DeltaSink(TableSink):
         uri = given.value(DELTA_URI)
         if uri is None:
             raise ConfigurationError(DELTA_URI.key, None, FORMS)
-        storage = TableStorage(uri, DELTA_URI.key, given, given.with_prefix(DELTA_STORAGE))
+        storage = TableLocation(uri, DELTA_URI.key, given, given.with_prefix(DELTA_STORAGE))
         table = DeltaLakeTable(storage, chosen_evolution(given, TABLE_COLUMNS))
         self._entries = conditional_store_of(f"{uri.rstrip('/')}/{ENTRIES}", DELTA_URI.key, given)
         uploads = UnfinishedUploads(storage.uri, given) if back_end_of(storage.uri) is S3 else None
@@ -109,7 +109,7 @@ class DeltaLakeTable(LakeTable):
     keeps_partition_columns = False
     numbers_expire = True
 
-    def __init__(self, storage: TableStorage, columns: str) -> None:
+    def __init__(self, storage: TableLocation, columns: str) -> None:
         self._storage, self._columns = storage, columns
         self._loaded: DeltaTable | None = None
         self._loaded_with: dict[str, str] = {}

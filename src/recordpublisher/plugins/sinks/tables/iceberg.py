@@ -54,7 +54,6 @@ from recordpublisher.publishers.errors import (
     StateError,
 )
 from recordpublisher.publishers.kinesis.ports import run_sync
-from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.job_properties import STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import (
@@ -64,6 +63,7 @@ from recordpublisher.publishers.properties.sink_properties import (
     TABLE_BYTES,
     TABLE_COLUMNS,
 )
+from recordpublisher.publishers.safe_text import mask_passwords
 
 from .iceberg_file_io import ACCESS_PROPERTY, UNSUPPORTED_PROPERTIES, ObjectFileIO
 from .sink import TableSink

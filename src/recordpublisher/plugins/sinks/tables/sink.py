@@ -24,7 +24,6 @@ from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas import InferColumns
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, StateError, StoreUnavailableError
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import (
     ARCHIVE,
@@ -34,6 +33,7 @@ from recordpublisher.publishers.properties.sink_properties import (
     SINK_BUFFER,
 )
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import counted
 
 from ..archived_shards import (
     SHARDS,

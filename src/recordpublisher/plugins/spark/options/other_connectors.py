@@ -13,18 +13,13 @@ from typing import Any
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.log_fields import MASK
+from recordpublisher.publishers.initial_position import refuse_future
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties.declaration import (
-    MAX_MS,
     POSITION_ALIASES,
     Property,
     declared_properties,
-    epoch_ms,
     find_property,
-    iso_time,
-    parse_with_unit,
-    why_no_time,
 )
 from recordpublisher.publishers.properties.properties import (
     Properties,
@@ -40,7 +35,14 @@ from recordpublisher.publishers.properties.reading_properties import (
     ROLE_STS_ENDPOINT,
     uses_fan_out,
 )
-from recordpublisher.publishers.start_from_properties import refuse_future
+from recordpublisher.publishers.properties.times_and_sizes import (
+    MAX_MS,
+    epoch_ms,
+    iso_time,
+    parse_with_unit,
+    why_no_time,
+)
+from recordpublisher.publishers.safe_text import MASK
 
 from ..python_worker import log_to_stderr
 from .start_by_shard import AT_TIME, VALID_START, option_time_ms

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from recordpublisher.fetcher.checkpoints.starts import VALID_BY_SHARD, Starts, states_by_shard
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_TIMESTAMP
-from recordpublisher.publishers.start_from_properties import initial_position, initial_timestamp_ms
 
 from . import SPARK
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.properties.declaration import iso_time
 from recordpublisher.publishers.properties.job_properties import LOOKAHEAD
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import METADATA_ROOT, SparkOptions

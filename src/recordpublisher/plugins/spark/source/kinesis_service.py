@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from recordpublisher.fetcher.checkpoints.snapshot import RestoredState
+from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
 from recordpublisher.fetcher.checkpoints.starts import list_restored
 from recordpublisher.fetcher.monitoring.alarm_monitor import RetentionPeriods
 from recordpublisher.fetcher.shards.discovery import MissingShards, ShardExists
@@ -12,7 +12,7 @@ from recordpublisher.fetcher.shards.lineage import parent_keys
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck, RetentionGap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.host.build_from_properties import build_source, checked_publisher_class
-from recordpublisher.plugins.host.manager import load_registry
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.runtime.shard_lister import ShardLister
 from recordpublisher.plugins.runtime.stream_names import stream_names
 from recordpublisher.publishers.base import RecordPublisherFactory

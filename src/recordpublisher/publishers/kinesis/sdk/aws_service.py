@@ -15,9 +15,9 @@ from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from recordpublisher.publishers.errors import StoreUnavailableError, TransientError
-from recordpublisher.publishers.log_fields import mask_passwords
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import REQUEST_TIMEOUT
+from recordpublisher.publishers.safe_text import mask_passwords
 
 from ..endpoints import region_of
 from ..error_mapping import reject_malformed, retry_with_new_token, translate_errors

@@ -12,7 +12,6 @@ from botocore.exceptions import NoCredentialsError
 from botocore.utils import FileWebIdentityTokenLoader
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.log_fields import MASK
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import (
@@ -27,6 +26,7 @@ from recordpublisher.publishers.properties.reading_properties import (
     SESSION_TOKEN,
     WEB_IDENTITY_FILE,
 )
+from recordpublisher.publishers.safe_text import MASK
 
 from ..error_mapping import translate_errors
 from ..plain_credentials import provider_name

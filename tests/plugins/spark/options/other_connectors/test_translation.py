@@ -13,12 +13,12 @@ from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.read_range import ReadRange
 from recordpublisher.plugins.spark.write_options import WriteOptions
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.initial_position import initial_position
 from recordpublisher.publishers.positions import PositionType
 from recordpublisher.publishers.properties import declaration
 from recordpublisher.publishers.properties.declaration import declared_properties
 from recordpublisher.publishers.properties.job_properties import ON_DATA_LOSS
 from recordpublisher.publishers.properties.sink_properties import AGGREGATION_ENABLED
-from recordpublisher.publishers.start_from_properties import initial_position
 
 AWSLABS, QUBOLE, DATABRICKS, KAFKA = PEERS
 KEYS = {

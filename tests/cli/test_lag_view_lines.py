@@ -1,6 +1,6 @@
 """The lines of `lag --watch`."""
 
-from recordpublisher.cli.watch import table_lines, title_lines, tree_lines
+from recordpublisher.cli.lag_view import table_lines, title_lines, tree_lines
 from recordpublisher.plugins.lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, WorkerSnapshot
 
 NOON_MS = 1_700_049_600_000

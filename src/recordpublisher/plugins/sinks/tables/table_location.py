@@ -1,4 +1,4 @@
-"""Opens the storage of a table from the job's properties: its folder, and the options of deltalake's own client."""
+"""Reads where a table is from the job's properties: its URI, its folder, and the options of deltalake's own client."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _CA_FILE = "SSL_CERT_FILE"
 
 
-class TableStorage:
+class TableLocation:
     """The location of a table: its URI, the options of deltalake's client, and its folder."""
 
     def __init__(self, location: str, key: str, properties: Properties, given: Mapping[str, str] | None = None) -> None:

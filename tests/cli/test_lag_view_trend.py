@@ -1,6 +1,6 @@
 """The small charts of `lag --watch`."""
 
-from recordpublisher.cli.watch import POINTS, Trend, bars
+from recordpublisher.cli.lag_view import POINTS, Trend, bars
 from recordpublisher.plugins.lag.job_snapshot import JobSnapshot, ShardSnapshot
 
 

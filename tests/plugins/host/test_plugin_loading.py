@@ -12,7 +12,7 @@ import pytest
 
 from recordpublisher import ConfigurationError, PluginError, Properties, RecordPublisherFactory, Sink, hookimpl
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.plugins.host.manager import _warn_once, load_registry, warn_of_broken_plugins
+from recordpublisher.plugins.host.plugin_loading import _warn_once, load_registry, warn_of_broken_plugins
 from recordpublisher.plugins.host.registry import hidden_by_folder
 from recordpublisher.publishers.properties import declaration
 
@@ -522,7 +522,9 @@ def test_plugins_that_wrap_a_publisher_while_they_are_loaded_do_not_load_each_ot
     for name in ("ONE", "TWO", "THREE"):
         lines = hook.format(wrap if place == "hook" else "", name)
         start = wrap if place == "module" else ""
-        imports = "import recordpublisher as rp\nfrom recordpublisher.plugins.host.manager import publisher_class\n"
+        imports = (
+            "import recordpublisher as rp\nfrom recordpublisher.plugins.host.plugin_loading import publisher_class\n"
+        )
         install(f"wrapper-{name.lower()}", imports + start + lines)
 
     registry = load_registry()

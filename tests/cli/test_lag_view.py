@@ -12,7 +12,7 @@ from fcntl import ioctl
 
 import pytest
 
-from recordpublisher.cli.watch import SnapshotWatch
+from recordpublisher.cli.lag_view import SnapshotWatch
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.lag.job_snapshot import JobSnapshot
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError

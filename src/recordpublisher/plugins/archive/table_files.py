@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, pause_after_conflict
 from recordpublisher.publishers.errors import ConfigurationError, StateError, StoreUnavailableError
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ARCHIVE_UNPROVEN, ARCHIVE_URI
 from recordpublisher.publishers.properties.sink_properties import DELTA_STORAGE
+from recordpublisher.publishers.safe_text import counted
 
 from ..sinks.archived_shards import RANGES, SHARDS, position_text
 from ..sinks.tables.staged_data_files import RangeProof, file_id
@@ -56,9 +56,9 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> ArchiveF
     kind, _, name = uri.partition(":")
     if f"{kind}:" == DELTA:
         from ..sinks.tables.delta import ENTRIES, DeltaLakeTable
-        from ..sinks.tables.table_storage import TableStorage
+        from ..sinks.tables.table_location import TableLocation
 
-        storage = TableStorage(name, ARCHIVE_URI.key, properties, properties.with_prefix(DELTA_STORAGE))
+        storage = TableLocation(name, ARCHIVE_URI.key, properties, properties.with_prefix(DELTA_STORAGE))
         delta = DeltaLakeTable(storage, "FIXED")
         return _TableFiles(delta, f"Delta table {storage.uri}", properties, order_of, ENTRIES)
     from ..sinks.tables.iceberg import IcebergTable

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from .base import MAX_CLOCK_OFFSET_MS
 from .errors import ConfigurationError
 from .positions import PositionType, StartingPosition
-from .properties.declaration import TIME_FORMS, datetime_ms, epoch_ms, iso_time, parse_with_unit, why_no_time
 from .properties.properties import Properties
 from .properties.reading_properties import INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT
+from .properties.times_and_sizes import TIME_FORMS, datetime_ms, epoch_ms, iso_time, parse_with_unit, why_no_time
 
 _VALID = "epoch seconds (1459799926.480), ISO-8601 with a zone (2016-04-04T19:58:46.480Z), or text in the format of "
 _FIELDS = {

@@ -22,7 +22,7 @@ from recordpublisher.plugins.lag.job_snapshot import (
 )
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.log_fields import counted
+from recordpublisher.publishers.safe_text import counted
 
 from .execution import one_line
 from .output import aligned, duration, echo, joined, printable, rate, yes_no

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 import msgspec
 
 
-class LeaseCounts(msgspec.Struct):
+class GroupCounters(msgspec.Struct):
     """Counters over all workers that the process has been, one after another. All are 0 for a job that runs alone.
 
     - `taken`, `given`: shards that this process acquired and released. `given` does not count shards that ended.

@@ -1,4 +1,4 @@
-"""Which records `tail` prints, and how: as JSON lines, as columns, or as a schema."""
+"""How `tail` writes records: as JSON lines, as columns, or as a schema."""
 
 import json
 import sys
@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.commands import tail as record_files
-from recordpublisher.cli.commands.tail import RecordFormat, compiled_pattern, json_line, matches_patterns, record_file
+from recordpublisher.cli import record_file as record_files
+from recordpublisher.cli.record_file import RecordFormat, json_line, record_file
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
 from recordpublisher.plugins.deserializers.schemas import schema_type
 
@@ -58,18 +58,6 @@ def test_anything_else_is_printed_as_text(data):
 def test_bytes_that_are_no_text_are_marked_as_base64():
     fields = json.loads(json_line(record(b"{\xff}")))
     assert (fields["data"], fields["base64"]) == ("e/99", True)
-
-
-@pytest.mark.parametrize(
-    ("key", "content", "expected"), [(None, None, True), ("^k", "ex", True), ("x", None, False), (None, "^ex", False)]
-)
-def test_key_and_payload_must_both_match(key, content, expected):
-    assert matches_patterns(record(), compiled_pattern("--key", key), compiled_pattern("--grep", content)) is expected
-
-
-def test_a_wrong_pattern_names_its_option():
-    with pytest.raises(rp.ConfigurationError, match=r"--grep.*regular expression"):
-        compiled_pattern("--grep", "(")
 
 
 def written(path, kind, *batches):

@@ -28,6 +28,7 @@ from .errors import (
     ThrottledError,
     TransientError,
 )
+from .initial_position import initial_position
 from .kinesis import endpoint_of, region_of, run_sync
 from .kinesis.client import KinesisClient, server_time_ms_or_none
 from .kinesis.error_mapping import reject_malformed
@@ -40,7 +41,6 @@ from .records import ArrivalSeconds, UserRecord
 from .retry import call_with_retries
 from .shard_metrics import ShardMetrics
 from .shards import HashRange, Shard, arn_of, region_of_arn
-from .start_from_properties import initial_position
 
 ACTIVE_TIMEOUT_SECONDS = 300.0
 WORTH_A_RETRY = {"ThrottlingException", "InternalFailureException"}

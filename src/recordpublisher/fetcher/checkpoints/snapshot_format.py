@@ -21,27 +21,6 @@ log = logging.getLogger("recordpublisher.start")
 VERSION = 2
 
 
-@dataclass(frozen=True, slots=True)
-class RestoredState:
-    """The stored state that a job continues from, merged from all snapshots that were found.
-
-    - `shards`: the state of each shard by `Shard.key`.
-    - `pinned_ms`: the time that replaced LATEST, or a start at an age, when the job first started. Later starts use it again (P3).
-    - `generation`: the highest generation. Each start of the job has a higher one.
-    - `taken_ms`: the time of the last snapshot, by the clock of the machine that took it. Only shown to people.
-    """
-
-    shards: Mapping[str, ShardState] = field(default_factory=dict)
-    pinned_ms: int | None = None
-    generation: int = 0
-    taken_ms: int | None = field(default=None, compare=False)
-
-    @property
-    def streams(self) -> set[str]:
-        """The streams that have at least one shard with restored state."""
-        return {key.rsplit("/", 1)[0] for key in self.shards}
-
-
 def snapshot_to_json(
     shards: Mapping[str, ShardState],
     pinned_ms: int | None,
@@ -64,6 +43,50 @@ def snapshot_to_json(
         "shards": {key: state.to_json() for key, state in shards.items()},
         **({} if taken_ms is None else {"takenMs": taken_ms}),
     }
+
+
+class StoredSnapshot(msgspec.Struct, rename="camel"):
+    """The fields of a snapshot as they are stored, with checks of their types and ranges."""
+
+    generation: Count
+    shards: dict[ShardKey, StoredState]
+    pinned_start_ms: Millis | None = None
+    taken_ms: Millis | None = None
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def checked_snapshot(snapshot: State) -> StoredSnapshot:
+    """Check a snapshot that a store or a sink has returned. Raises: StateError if it cannot be read."""
+    place = "the stored state"
+    version = document_as(snapshot, _Version, f"{place} is not a snapshot of recordpublisher: it").version
+    if version != VERSION:
+        advice = "upgrade recordpublisher" if version > VERSION else "start the job without it"
+        raise StateError(f"{place} has version {version}, this release reads version {VERSION} only: {advice}")
+    return document_as(snapshot, StoredSnapshot, place)
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredState:
+    """The stored state that a job continues from, merged from all snapshots that were found.
+
+    - `shards`: the state of each shard by `Shard.key`.
+    - `pinned_ms`: the time that replaced LATEST, or a start at an age, when the job first started. Later starts use it again (P3).
+    - `generation`: the highest generation. Each start of the job has a higher one.
+    - `taken_ms`: the time of the last snapshot, by the clock of the machine that took it. Only shown to people.
+    """
+
+    shards: Mapping[str, ShardState] = field(default_factory=dict)
+    pinned_ms: int | None = None
+    generation: int = 0
+    taken_ms: int | None = field(default=None, compare=False)
+
+    @property
+    def streams(self) -> set[str]:
+        """The streams that have at least one shard with restored state."""
+        return {key.rsplit("/", 1)[0] for key in self.shards}
 
 
 def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> RestoredState:
@@ -97,29 +120,6 @@ def overlay(below: RestoredState, above: RestoredState) -> RestoredState:
     pinned = above.pinned_ms if above.pinned_ms is not None else below.pinned_ms
     taken = max((each.taken_ms for each in (below, above) if each.taken_ms is not None), default=None)
     return RestoredState({**below.shards, **above.shards}, pinned, max(below.generation, above.generation), taken)
-
-
-class StoredSnapshot(msgspec.Struct, rename="camel"):
-    """The fields of a snapshot as they are stored, with checks of their types and ranges."""
-
-    generation: Count
-    shards: dict[ShardKey, StoredState]
-    pinned_start_ms: Millis | None = None
-    taken_ms: Millis | None = None
-
-
-class _Version(msgspec.Struct):
-    version: int
-
-
-def checked_snapshot(snapshot: State) -> StoredSnapshot:
-    """Check a snapshot that a store or a sink has returned. Raises: StateError if it cannot be read."""
-    place = "the stored state"
-    version = document_as(snapshot, _Version, f"{place} is not a snapshot of recordpublisher: it").version
-    if version != VERSION:
-        advice = "upgrade recordpublisher" if version > VERSION else "start the job without it"
-        raise StateError(f"{place} has version {version}, this release reads version {VERSION} only: {advice}")
-    return document_as(snapshot, StoredSnapshot, place)
 
 
 def _is_ahead(mine: tuple[int, ShardState], other: tuple[int, ShardState], order_of: Callable[[str], Any]) -> bool:

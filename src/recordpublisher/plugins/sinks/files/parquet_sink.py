@@ -19,10 +19,10 @@ from recordpublisher.plugins.columns.file_columns import FileColumns, InferredCo
 from recordpublisher.plugins.columns.parquet_encoder import ParquetEncoder, ParquetOptions
 from recordpublisher.plugins.columns.partitions import Partitions
 from recordpublisher.plugins.deserializers.schemas import InferColumns
-from recordpublisher.publishers.log_fields import counted
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import PARQUET_COLUMNS, PARQUET_PATH, PARTITIONS
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import counted
 
 from ..archived_shards import check_partitions, no_archive_of_fields
 from .folder_columns import Folder

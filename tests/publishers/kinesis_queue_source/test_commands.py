@@ -11,7 +11,7 @@ from recordpublisher.local import serve_in_thread
 from recordpublisher.local.in_memory_transport import MemoryTransport
 from recordpublisher.plugins.lag.job_state import effect_of_no_positions
 from recordpublisher.publishers.kinesis.management import ManagementClient
-from recordpublisher.publishers.kinesis_queue import QueueClient
+from recordpublisher.publishers.kinesis_queue_source import QueueClient
 from recordpublisher.testing import run_virtual
 
 from fakes.queues.local_queue import ARN, LocalQueue

@@ -14,7 +14,7 @@ from recordpublisher.publishers.errors import FatalKinesisError, ResourceNotFoun
 from recordpublisher.publishers.kinesis.client import TRANSPORTS
 from recordpublisher.publishers.kinesis.codec import decode_read
 from recordpublisher.publishers.kinesis.endpoints import queue_url
-from recordpublisher.publishers.kinesis_queue import KinesisQueue, QueueClient, ReceivedRecord
+from recordpublisher.publishers.kinesis_queue_source import KinesisQueue, QueueClient, ReceivedRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 

@@ -14,7 +14,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.publishers.kinesis_queue import QueueClient
+from recordpublisher.publishers.kinesis_queue_source import QueueClient
 
 from processes.command_line import process_environment
 from random_inputs import inputs
