@@ -10,7 +10,7 @@ class GroupCounters(msgspec.Struct):
 
     - `taken`, `given`: shards that this process acquired and released. `given` does not count shards that ended.
     - `sealed`: workers of other processes that this one found silent and sealed.
-    - `replaced`: how often other workers have sealed this process's worker. The records that it had not stored are read again.
+    - `replaced`: how often other workers have sealed this process's worker. The records after its last stored positions are read again.
     - `in_flight`: records being written, and running calls of user code, when this process learned that its worker was sealed.
     - `withheld`: the shards that each worker should have released, at the last read of the group (`GroupView.withheld`).
     - `unowned`: number of readable shards without a reader at the last read of the group: no worker owned the shard, or its owner had sent

@@ -64,7 +64,9 @@ class PositionCommits:
 
     async def _store(self, positions: Positions, *, is_checkpoint: bool = False) -> None:
         if self._has_ended:
-            raise FencedError("this worker has ended; records that it had not stored are read again by the next worker")
+            raise FencedError(
+                "this worker has ended; the next worker reads again the records after its last stored positions"
+            )
         self._owned.on_commit(positions)
         with self._times.storing():
             await self._positions.commit(positions, is_checkpoint=is_checkpoint)
