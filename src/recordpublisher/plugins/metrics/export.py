@@ -26,12 +26,12 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
 )
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
-from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.histogram import HistogramValue
 from recordpublisher.publishers.properties.job_properties import METRICS_INTERVAL
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import PluginCall, describe_error
 
+from ..async_statements import OnlyAsyncWith
 from ..host.build_from_properties import build_metrics_exporters
 from ..host.plugin_loading import load_registry
 

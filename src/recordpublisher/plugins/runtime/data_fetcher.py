@@ -16,7 +16,6 @@ from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
-from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, SinkError, StateError
 from recordpublisher.publishers.properties.job_properties import (
@@ -35,6 +34,7 @@ from recordpublisher.publishers.records import V
 from recordpublisher.publishers.safe_text import counted, notes_of, text_of
 from recordpublisher.publishers.user_code import add_note, describe_error
 
+from ..async_statements import OnlyAsyncWith
 from ..host.plugin_loading import load_registry
 from ..host.registry import Registry
 from .arguments import (

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, Unpack
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.readiness import FAILED_READ_LIMIT_MS
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
+from recordpublisher.plugins.async_statements import OnlyAsyncWith
 from recordpublisher.plugins.runtime.arguments import checked_properties
 from recordpublisher.plugins.sinks.queued_writes import (
     PARTIAL_FLUSH_SECONDS,
@@ -19,7 +20,6 @@ from recordpublisher.plugins.sinks.queued_writes import (
     WrittenStates,
 )
 from recordpublisher.plugins.tracing.traces import payload_with_context
-from recordpublisher.publishers.async_statements import OnlyAsyncWith
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
