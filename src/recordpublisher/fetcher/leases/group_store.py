@@ -71,7 +71,7 @@ class MissingPositionsError(StateError):
     def of(cls, what: str, place: str, job: GroupJob | None) -> MissingPositionsError:
         """Return the error for `what`, a worker or shards of the job `job`, that names the remedies."""
         take_along = (
-            "take the positions along, also if this store was restored from an older copy: `recordpublisher positions show JOB --json "
+            "take the positions with you, even if this store was restored from an older copy: `recordpublisher positions show JOB --json "
             "> positions.jsonl` with the properties of that sink, then `recordpublisher positions import JOB --from file:positions.jsonl "
             "--force --apply` with these"
         )
@@ -284,7 +284,7 @@ class GroupStore:
         )
 
     async def read_all_parts(self) -> list[PositionPart]:
-        """Return every stored part, also of workers that the lease table does not name."""
+        """Return every stored part, including those of workers that the lease table does not name."""
         found = await self._call(self._store.list(PARTS_PREFIX, consistent=True))
         return [PositionPart.from_bytes(each.value, self._place(name)) for name, each in found.items()]
 
