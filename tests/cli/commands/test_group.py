@@ -10,6 +10,7 @@ from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.local import serve_in_thread
+from recordpublisher.plugins.sinks.sql import SqlSink
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 
 from processes.command_line import several_commands
@@ -18,9 +19,8 @@ WORKER_A = {"heartbeat": 5, "sentMs": 1, "host": "one", "pid": 7}
 SHARDS = ["orders/shardId-000000000000", "orders/shardId-000000000001"]
 
 
-async def make_group(uri):
+async def make_group(store):
     """Worker `a` has both shards, and one of them is planned for `b`, which has none. `gone` is sealed."""
-    store = conditional_store_of(uri, "uri", Properties({"flink.job.name": "orders"}))
     group = GroupStore(store, 30)
     await group.write_table(LeaseTable(3, "a", leases={shard: Lease("a", 2) for shard in SHARDS}), None)
     for record in (
@@ -37,12 +37,16 @@ def results(tmp_path_factory):
     """Exit code, stdout and stderr of each command, in order."""
     folder = tmp_path_factory.mktemp("job")
     uri = f"sqlite:///{folder}/group.db"
-    asyncio.run(make_group(uri))
+    asyncio.run(make_group(conditional_store_of(uri, "uri", Properties({"flink.job.name": "orders"}))))
     job, other = folder / "job.properties", folder / "other.properties"
     job.write_text(f"flink.job.name=orders\nflink.state.uri={uri}")
     other.write_text(f"flink.job.name=other\nflink.state.uri={uri}")
     without = folder / "without.properties"
     without.write_text("flink.job.name=orders")
+    beside = folder / "beside.properties"
+    of_rows = f"flink.job.name=orders\nflink.sink=sql\nflink.sink.sql.uri=sqlite:///{folder}/rows.db"
+    beside.write_text(of_rows)
+    asyncio.run(make_group(SqlSink(Properties(dict(line.split("=", 1) for line in of_rows.split()))).entries()))
     commands = {
         "show": ["show", str(job)],
         "show --json": ["show", str(job), "--json"],
@@ -52,6 +56,7 @@ def results(tmp_path_factory):
         "drain": ["drain", str(job), "b", "--wait", "0.1"],
         "drain --force": ["drain", str(job), "a", "--force"],
         "show after": ["show", str(job)],
+        "beside rows": ["show", str(beside)],
     }
     with serve_in_thread(streams={"orders": 2}) as endpoint:
         done = several_commands(endpoint, *(["group", *command] for command in commands.values()))
@@ -95,6 +100,11 @@ def test_as_json_each_worker_and_shard_is_a_line(results):
 def test_a_job_without_a_group_is_an_error(results):
     assert results["no group"].returncode == 1
     assert "has no group of workers: was the job started with `run --group`?" in results["no group"].stderr
+
+
+def test_a_group_whose_lease_table_is_beside_the_rows_of_its_sink_is_shown(results):
+    assert results["beside rows"].returncode == 0, results["beside rows"].stderr
+    assert results["beside rows"].stdout == results["show"].stdout
 
 
 def test_properties_without_a_store_are_an_error(results):

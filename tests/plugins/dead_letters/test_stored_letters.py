@@ -58,6 +58,22 @@ async def test_a_letter_is_read_as_it_was_written(tmp_path, kind):
     ]
 
 
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+async def test_the_folder_of_a_shard_whose_id_ends_as_a_file_does_is_no_file(tmp_path, kind):
+    given = {"flink.deadletter.sink": kind, f"flink.deadletter.{kind}.path": f"{tmp_path}/letters"}
+    properties = rp.Properties({"flink.job.name": "shop", "flink.deserializer.error": "DEAD_LETTER", **given})
+    sink = build_dead_letter_sink(load_registry(), properties)
+    await sink.open(SinkContext(("orders",)))
+    letter = DeadLetter(Shard("orders", f"log.{kind}"), UserRecord(b"{}", "1", 1_700_000_000.5, "key"), "bad")
+    await sink.write(letter.batch())
+    await sink.flush(Checkpoint({}))
+    await sink.close()
+
+    letters = stored_letters_of(properties)
+    assert [each.shard.shard_id async for chunk in letters.chunks(is_replay=False) for each in chunk] == [f"log.{kind}"]
+    await letters.close()
+
+
 ARRIVAL = datetime(2026, 11, 26, 6, tzinfo=UTC)
 WRONG = {
     "stream": "../orders",

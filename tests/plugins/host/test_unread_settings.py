@@ -6,12 +6,14 @@ import types
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.plugins.host import plugin_loading
 from recordpublisher.plugins.host.build_from_properties import check_properties
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.unread_settings import unread_settings
 from recordpublisher.publishers.properties.declaration import PropertyGroup
 
 KEY = "flink.sink.drawers.color"
+DEAD_LETTERS = {"flink.deserializer.error": "DEAD_LETTER"}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,12 @@ def test_a_setting_whose_key_does_not_name_its_sink(shelf):
 
 
 def test_a_setting_of_another_dead_letter_sink_or_exporter(shelf):
-    given = {"flink.deadletter.sink": "jsonl", "flink.deadletter.parquet.path": "x", "flink.deadletter.jsonl.path": "x"}
+    given = {
+        **DEAD_LETTERS,
+        "flink.deadletter.sink": "jsonl",
+        "flink.deadletter.parquet.path": "x",
+        "flink.deadletter.jsonl.path": "x",
+    }
     assert found(shelf, **given, flink__metrics__prometheus__address="127.0.0.1:0") == [
         "flink.deadletter.parquet.path has no effect: the sink is jsonl; only parquet reads it",
         "flink.metrics.prometheus.address has no effect: flink.metrics.exporters is not set; only prometheus reads it",
@@ -88,12 +95,42 @@ def test_a_setting_of_another_dead_letter_sink_or_exporter(shelf):
         },
         {"flink.metrics.exporters": "cloudwatch, prometheus", "flink.metrics.prometheus.address": "127.0.0.1:0"},
         {"flink.sink": "missing", "flink.sink.buffer.bytes": 9},
-        {"flink.sink": "furniture", "flink.deadletter.sink": "memory", KEY: "red"},
-        {"flink.sink": "memory", "flink.deadletter.sink": "furniture", KEY: "red"},
-        {"flink.deadletter.sink": "memory", KEY: "red"},  # the program makes the sink
+        {"flink.sink": "furniture", **DEAD_LETTERS, "flink.deadletter.sink": "memory", KEY: "red"},
+        {"flink.sink": "memory", **DEAD_LETTERS, "flink.deadletter.sink": "furniture", KEY: "red"},
+        {**DEAD_LETTERS, "flink.deadletter.sink": "memory", KEY: "red"},  # the program makes the sink
         {"flink.metrics.interval": 9000},
     ],
     ids=" ".join,
 )
 def test_what_is_read_is_not_named(shelf, given):
     assert found(shelf, **given) == []
+
+
+@pytest.mark.parametrize("policy", ["FAIL", "SKIP"])
+def test_a_dead_letter_sink_of_a_job_that_makes_no_dead_letters(shelf, policy):
+    told = f"flink.deadletter.sink has no effect: flink.deserializer.error is {policy}; with DEAD_LETTER bad records go to that sink"
+    given = {"flink.deadletter.sink": "memory", "flink.deserializer.error": policy}
+    assert found(shelf, **given) == [told]
+
+
+@pytest.mark.parametrize("make", [rp.KinesisSink, rp.Producer])
+def test_a_sink_of_a_program_knows_the_settings_that_an_installed_plugin_declares(make, tmp_path, monkeypatch, caplog):
+    """A program may give it the file of a job. The plugin's module declares its settings when it is imported."""
+    (tmp_path / "lazy_shelf.py").write_text(
+        "import recordpublisher as rp\n"
+        "from recordpublisher.publishers.properties import text\n"
+        f"COLOR = text('flink.sink.lazy-{make.__name__}.color', 'A colour.')\n"
+        "class Shelf(rp.MemorySink): pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "lazy_shelf", raising=False)
+
+    class Plugin:
+        @staticmethod
+        @rp.hookimpl
+        def recordpublisher_register_sinks(registry):
+            registry.add(f"lazy-{make.__name__}", "lazy_shelf:Shelf")
+
+    monkeypatch.setattr(plugin_loading, "load_registry", lambda: load_registry([Plugin]))
+    make("orders", {"aws.region": "eu-west-1", f"flink.sink.lazy-{make.__name__}.color": "red"})
+    assert "unknown property" not in caplog.text

@@ -11,7 +11,7 @@ import typer
 
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
-from recordpublisher.publishers.properties.job_properties import STATE_URI
+from recordpublisher.publishers.properties.job_properties import SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import FAILED, run_to_end, subcommands
@@ -103,7 +103,8 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     Raises: ConfigurationError if the job has no state store, or its folder does not exist; StateError if the store has no group.
     """
     from recordpublisher.fetcher.leases.group_store import GroupStore
-    from recordpublisher.plugins.host.build_from_properties import build_store, check_properties
+    from recordpublisher.fetcher.sink import CommittingSink, entry_store_of
+    from recordpublisher.plugins.host.build_from_properties import build_sink, build_store, check_properties
     from recordpublisher.plugins.host.plugin_loading import load_registry
 
     from ..stored_positions import check_folder
@@ -112,6 +113,12 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     check_properties(registry, properties)
     check_folder(properties)
     store = build_store(registry, properties)
+    name = properties.value(SINK)
+    is_beside_rows = (
+        store is None and name is not None and issubclass(registry.sinks.get(name, SINK.key), CommittingSink)
+    )
+    sink = build_sink(registry, properties) if is_beside_rows else None
+    store = store or entry_store_of(sink)
     if store is None:
         reason = "a group keeps its leases there: are these the job's properties?"
         raise ConfigurationError(STATE_URI.key, properties.value(STATE_URI), STATE_URI.valid, reason=reason)
@@ -123,6 +130,8 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
         yield documents
     finally:
         await store.close()
+        if sink is not None:
+            await sink.close()
 
 
 def _text(status: GroupStatus, now_ms: int) -> str:

@@ -45,7 +45,8 @@ class FileLetters(StoredLetters):
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
         """Yield the letters of each file, in the order of the files' names."""
         for path in sorted(self._folder.rglob(f"*{self._suffix}")):
-            if HIDDEN in path.relative_to(self._folder).parts:
+            # The folder of a shard may have a name that ends as a file does.
+            if HIDDEN in path.relative_to(self._folder).parts or path.is_dir():
                 continue
             # One file at a time is in memory. The replay rewrites each file under the same name, so no file is visited twice.
             try:

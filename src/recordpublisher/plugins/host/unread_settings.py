@@ -12,8 +12,10 @@ from recordpublisher.publishers.properties.job_properties import (
     DEAD_LETTER_SINK,
     DESERIALIZER,
     METRICS_EXPORTERS,
+    ON_BAD_RECORD,
     SINK,
     WATERMARK_STRATEGY,
+    OnBadRecord,
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
@@ -32,7 +34,18 @@ def unread_settings(registry: Registry, properties: Properties) -> list[str]:
 
     A job whose program makes the sink has chosen none by a property, so settings of sinks are not reported for it.
     """
-    return [said for key in properties for said in _why_unread(registry, properties, key)]
+    told = [said for key in properties for said in _why_unread(registry, properties, key)]
+    return [*told, *unused_dead_letters(properties)]
+
+
+def unused_dead_letters(properties: Properties) -> list[str]:
+    """Return a sentence if the job has a dead-letter sink and makes no dead letters."""
+    policy = properties.value(ON_BAD_RECORD)
+    if properties.value(DEAD_LETTER_SINK) is None or policy == OnBadRecord.DEAD_LETTER.name:
+        return []
+    return [
+        f"{DEAD_LETTER_SINK.key} has no effect: {ON_BAD_RECORD.key} is {policy}; with DEAD_LETTER bad records go to that sink"
+    ]
 
 
 def _why_unread(registry: Registry, properties: Properties, key: str) -> Iterator[str]:

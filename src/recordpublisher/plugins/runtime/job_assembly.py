@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -53,6 +54,7 @@ from ..host.build_from_properties import (
 )
 from ..host.plugin_loading import warn_of_broken_plugins
 from ..host.registry import Registry
+from ..host.unread_settings import unused_dead_letters
 from ..tracing.traces import traced_calls
 from .arguments import (
     Assigner,
@@ -70,6 +72,8 @@ from .stream_names import StreamNames
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.elastic.alone_worker import AloneWorker
+
+log = logging.getLogger("recordpublisher.start")
 
 
 def build_job(
@@ -100,6 +104,8 @@ def build_job(
     check_function("watermark_assigner", watermark_assigner)
     publisher = source_class(registry, given)
     check_properties(registry, given)
+    for told in unused_dead_letters(given):
+        log.warning("%s", told)
     publisher.check(given, list(names.given.values()))
     values = chosen_deserializer(registry, given, deserializer)
     if isinstance(values, StreamDeserializer):

@@ -24,7 +24,7 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.properties.keyword_types import JobSettings
-from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.properties import Properties, is_unknown
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.safe_text import repr_of
@@ -325,6 +325,12 @@ def stream_and_properties(
         raise ConfigurationError("stream", str(stream) if stream is None else stream, _VALID_STREAM)
     checked = checked_properties(properties if isinstance(stream, str) else stream, settings, of)
     if isinstance(stream, str):  # The job has checked its own properties.
+        if any(map(is_unknown, checked)):  # An installed plugin may declare these keys, in a file that a job uses too.
+            from recordpublisher.plugins.host.plugin_loading import (
+                load_registry,  # imported here because it loads pluggy
+            )
+
+            load_registry().import_chosen(checked)
         checked.check()
     name = stream if isinstance(stream, str) else checked.value(SINK_STREAM)
     if not name:
