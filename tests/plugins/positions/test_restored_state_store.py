@@ -61,11 +61,12 @@ def test_the_positions_next_to_the_rows_are_shown_and_imported(elastic, put, tmp
     put(b"4")
     with pytest.raises(rp.StateError):
         run_to_tip(elastic)
-    if is_lost:
-        shutil.rmtree(tmp_path / "state", ignore_errors=True)
 
     file = tmp_path / "job.properties"
     file.write_text("".join(f"{key}={value}\n" for key, value in elastic.items()))
+    examined = CliRunner().invoke(app, ["doctor", str(file)])
+    assert examined.exit_code == 1, examined.output
+    assert "positions import JOB --from file:positions.jsonl --force --apply" in " ".join(examined.output.split())
     shown = CliRunner().invoke(app, ["positions", "show", str(file), "--json"])
     assert shown.exit_code == 0, shown.output
     assert "these were read next to the sink's rows" in shown.stderr

@@ -154,6 +154,8 @@ class JobChecks:
         if table is not None and table.document.job is not None:
             refuse_other_job(reader.place, table.document.job.name, self._properties.value(JOB_NAME))
         count = sum(len(each["shards"]) for each in await reader.load())
+        if not count:
+            await check_rows(reader)
         return f"positions of {counted(count, 'shard')}"
 
     def _keeping_sink(self) -> Sink | None:
@@ -163,7 +165,13 @@ class JobChecks:
         return self._made_sink() if keeps else None
 
     async def _group_store(self) -> str:
-        return await check_members(self._group())
+        group, sink = self._group(), None
+        found = await check_members(group)
+        with suppress(Exception):  # Another finding reports a sink that cannot be made.
+            sink = self._keeping_sink()
+        if sink is not None and await GroupStore(group.store).read_table() is None:
+            await check_rows(JobStateReader(group.store, sink))
+        return found
 
     def _group(self) -> JobStorage:
         """Return the group that the job would join.
@@ -246,6 +254,19 @@ MAX_SECONDS = 30.0
 """The longest time for which doctor watches positions (seconds)."""
 SPARE_SECONDS = 1.0
 """The time that is added for the checkpoint itself (seconds)."""
+
+
+async def check_rows(positions: JobStateReader) -> None:
+    """Check that no positions are next to the sink's rows, if the state store has none.
+
+    Raises: StateError if there are: a start is refused, because it would write the rows again.
+    """
+    if await positions.load_beside_rows():
+        raise StateError(
+            f"the sink has positions with its rows in {positions.place}, and the state store has none, so a start is refused: was the "
+            "store lost? `recordpublisher positions show JOB --json > positions.jsonl`, then `recordpublisher positions import JOB "
+            "--from file:positions.jsonl --force --apply` make them those of the job"
+        )
 
 
 async def check_alone(positions: JobStateReader, properties: Properties) -> str:

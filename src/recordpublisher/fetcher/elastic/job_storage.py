@@ -70,6 +70,8 @@ async def refuse_positions_in_sink(entries: GroupStore, place: str) -> None:
         part = await entries.read_part(worker, 0)
         if part is not None and part.document.positions:
             raise StateError(
-                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}. To continue the "
-                f"job of that worker, start with its flink.state.uri. For a new job use {ANOTHER_PLACE_OF_SINK}"
+                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}. To continue the job of that "
+                "worker, start with its flink.state.uri; if that store is lost, run `recordpublisher positions show JOB --json > "
+                "positions.jsonl`, then `recordpublisher positions import JOB --from file:positions.jsonl --force --apply`. For a new job "
+                f"use {ANOTHER_PLACE_OF_SINK}"
             )
