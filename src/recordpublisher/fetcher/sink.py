@@ -539,8 +539,8 @@ class CommittingSink(Sink[V]):
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
         """Delete what the destination remembers of lives that have ended and that no entry names. Return whether nothing is left to delete.
 
-        `is_forgotten` returns whether the life with a name has ended and is named by no entry. If this method returns False, a later commit
-        deletes the rest, and a group calls again. Default: the destination remembers nothing.
+        `is_forgotten(name)` returns whether the life of this name has ended and no entry names it. If this method returns False, a later
+        commit deletes the rest, and in a group the method is called again. Default: the destination remembers nothing.
 
         Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be read.
         """

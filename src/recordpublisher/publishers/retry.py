@@ -121,7 +121,7 @@ class RetryPolicy:
         return draw() * self._longest_delay_seconds(attempt)
 
     def longest_seconds(self, attempt: int) -> float:
-        """Return the longest time that all pauses from attempt number `attempt` on can take (seconds), if retries are counted."""
+        """Return the longest time that all pauses from attempt `attempt` on can take (seconds). Only for a policy that counts retries."""
         rising = sum(map(self._longest_delay_seconds, range(attempt, min(self.max_retries, MAX_RISING_TRIES))))
         # There is a limit, because a task of Spark has two thousand million retries.
         rest = max(0, self.max_retries - max(attempt, MAX_RISING_TRIES))

@@ -292,7 +292,7 @@ class LeasedShards:
 class BegunShard(NamedTuple):
     """The state with which a shard began in this process, and a lease number that is unique in this process.
 
-    `taken_over_below`: see `ShardEntry`.
+    `taken_over_below`: the global watermark when this process acquired the shard from another one (epoch ms), else None.
     """
 
     state: ShardState

@@ -71,7 +71,7 @@ class MissingPositionsError(StateError):
     def of(cls, what: str, place: str, job: GroupJob | None) -> MissingPositionsError:
         """Return the error for `what`, a worker or shards of the job `job`, that names the remedies."""
         take_along = (
-            "take the positions with you, even if this store was restored from an older copy: `recordpublisher positions show JOB --json "
+            "copy the positions here, even after this store was restored from an older copy: `recordpublisher positions show JOB --json "
             "> positions.jsonl` with the properties of that sink, then `recordpublisher positions import JOB --from file:positions.jsonl "
             "--force --apply` with these"
         )

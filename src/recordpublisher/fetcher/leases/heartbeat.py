@@ -212,5 +212,5 @@ async def join_group(
         with contextlib.suppress(FencedError, StoreUnavailableError):
             await heartbeat.seal()
         raise LateJoinError(
-            f"its first heartbeat was confirmed after {seconds:.0f} s, and its record may have been deleted in the meantime"
+            f"its first heartbeat was confirmed after {seconds:.0f} s, and other workers may have removed it from the group in the meantime"
         )

@@ -13,7 +13,10 @@ from .position_store import PositionStore, ShardReaders
 
 
 class PositionCommits:
-    """Stores positions in the right order. Positions of prepared shards are stored at once, even while a checkpoint waits for the sink."""
+    """Stores positions in the right order.
+
+    Positions of shards that the worker is about to acquire are stored at once, even while a checkpoint waits for the sink.
+    """
 
     def __init__(
         self, owned: OwnedLeases, readers: ShardReaders, positions: PositionStore, times: CheckpointAge

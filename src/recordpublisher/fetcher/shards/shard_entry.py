@@ -169,7 +169,7 @@ class ShardEntry:
 
         Return the records, and the bytes freed. Until `advance` the records count as being written, even while the emitter waits for a
         flush: the shard does not end (S2), and watermarks wait for these records (W1). The listener is not notified yet, because alignment
-        would otherwise count the shard with its next record, and could let that record be emitted too early.
+        would then compare the shard by the record after these, and could emit that one too early.
         """
         self.emission.begin_write(self.next_watermark, self.reading.queue.oldest_ms)
         return self.reading.queue.pop(count)

@@ -97,7 +97,7 @@ class ShardTable:
         """Add a shard that this worker reads from now on.
 
         - `owned_since_ms`: when this worker got the shard (epoch ms).
-        - `taken_over_below`: see `ShardEmission`.
+        - `taken_over_below`: the global watermark when this process acquired the shard from another one (epoch ms), else None.
         """
         entry = ShardEntry(
             shard,

@@ -44,7 +44,10 @@ def group_from_properties(
 
 
 def _check_sink(sink: Sink | None) -> None:
-    """Check that a sink that keeps positions can refuse the writes of a single worker (E1). Raises: ConfigurationError if it cannot."""
+    """Check that a sink that keeps positions is a `CommittingSink`: only such a sink can refuse the writes of one worker (E1).
+
+    Raises: ConfigurationError if it is not.
+    """
     if sink is not None and stores_positions(type(sink)) and not isinstance(sink, CommittingSink):
         reason = f"{type(sink).__name__} keeps positions next to its records, but is not a `CommittingSink`"
         raise ConfigurationError(JOB_WORKERS.key, "GROUP", "ALONE for this sink", reason=reason)

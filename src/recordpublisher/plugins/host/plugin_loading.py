@@ -295,7 +295,7 @@ def _blocked_names() -> dict[str, str]:
 
 
 def _not_blocked(blocked: Mapping[str, str], installed: Sequence[str]) -> list[str]:
-    """Return a message for each blocked name that is not in `installed`: its plugin would be loaded without a word."""
+    """Return a message for each blocked name that no installed plugin has: it is misspelt, and the plugin that was meant is loaded."""
     messages = []
     for name, written in blocked.items():
         if name not in installed:

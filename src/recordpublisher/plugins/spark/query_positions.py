@@ -1,4 +1,4 @@
-"""Reads from the checkpoint and the claims of a query how far it is, so that a query with a new checkpoint continues there."""
+"""Finds how far a query is, from its checkpoint and from what its tasks have read, so that a query with a new checkpoint continues."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class AwsStoreCalls:
     - `service`: s3 or dynamodb.
     - `place`: the location, as messages show it.
 
-    Raises: ConfigurationError if the credentials are wrong or there is no region.
+    Raises: ConfigurationError if the properties have invalid credentials or no region.
     """
 
     def __init__(self, service: str, place: str, properties: Properties, open_client: OpenClient | None = None) -> None:

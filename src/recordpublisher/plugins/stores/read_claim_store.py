@@ -112,7 +112,10 @@ class BatchId(msgspec.Struct, frozen=True):
 
 
 class StoredClaims(msgspec.Struct, frozen=True):
-    """Claims by name. `has_marker`: whether the store has the query's marker."""
+    """Claims by name.
+
+    `has_marker`: whether the store has the marker that the query wrote. Otherwise it may be an empty store in the place of that one.
+    """
 
     claims: dict[str, bytes]
     has_marker: bool

@@ -454,8 +454,8 @@ class RecordDistributionCheck:
     """Finds out whether a stream puts records into shards by their keys, or distributes them freely (AUTO).
 
     - Once AUTO was seen, it counts for the rest of the run, because records of that time may still be read.
-    - "By key" holds only for records that were put before the request, because the stream may be switched later. For later records the
-      request is sent again, and their shard waits for the response.
+    - The answer "by key" holds only for records that were put before it was asked for, because the stream may be switched later. For
+      later records the request is sent again, and their shard waits for the response.
     - In on-demand mode at most one request is sent every 10 s. A provisioned stream is rarely switched, so there the next request may
       follow after 1 s, and shards wait less.
     """

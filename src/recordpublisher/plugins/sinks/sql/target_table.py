@@ -471,7 +471,7 @@ def create_table(connection: Connection, table: Table) -> None:
     name = table.fullname
     # SQLAlchemy counts characters instead of bytes, and PostgreSQL would cut the name off.
     if connection.dialect.name == "postgresql" and len(table.name.encode()) > _LONGEST_NAME:
-        valid = "a shorter name, or a table that exists"
+        valid = f"a table name of at most {_LONGEST_NAME} bytes"
         raise ConfigurationError(SQL_TABLE.key, name, valid, reason=f"it has more than {_LONGEST_NAME} bytes")
     table.create(connection)
     log.info("created table %s, which was missing", name)

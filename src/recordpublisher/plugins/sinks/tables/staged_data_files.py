@@ -132,7 +132,7 @@ class OpenFiles:
         self.begin("")
 
     def begin(self, life: str) -> None:
-        """Drop the files of the next stage, and begin a new run of the worker with the name `life`. Written files stay in the folder."""
+        """Begin the life `life` (`CommittingSink`), and abandon the files of the next stage. What was written of them stays."""
         for file in self._open.values():
             with suppress(OSError):
                 file.abandon()

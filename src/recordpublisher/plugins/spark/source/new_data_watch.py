@@ -137,9 +137,11 @@ class NewDataWatch:
         except RecordPublisherError as error:
             # For an outage INFO is enough: the next batch fails too, and the planner warns once.
             level = logging.INFO if is_outage(error) else logging.WARNING
-            LOG.log(level, "%s cannot be watched and is read by a batch instead: %s", shard.key, error)
+            LOG.log(
+                level, "%s cannot be watched for new records; the next batch reads it instead: %s", shard.key, error
+            )
         except Exception:
-            LOG.exception("%s cannot be watched and is read by a batch instead", shard.key)
+            LOG.exception("%s cannot be watched for new records; the next batch reads it instead", shard.key)
         self._finish()
 
     async def _take(self, batch: RecordBatch) -> None:
