@@ -219,7 +219,14 @@ class ConsumerError(RecordPublisherError):
 
 
 class RetriesExhaustedError(RecordPublisherError):
-    """A call has failed as often as its retries allow, without any success in between."""
+    """A call has failed as often as its retries allow, without any success in between.
+
+    `remedy`: what may help, as the end of the message; empty if nothing is known.
+    """
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(f"{message}; {remedy}" if remedy else message)
+        self.remedy = remedy
 
 
 class OutageError(RecordPublisherError):

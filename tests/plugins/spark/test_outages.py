@@ -319,3 +319,11 @@ def test_an_outage_has_one_voice_and_one_number_and_names_the_query(failing, cap
     assert watch.longest.error == str(REFUSED)
     watch.on_success()
     assert caplog.messages[-1].startswith("query 5f0c1e of orders: calls to Kinesis succeed again after")
+
+
+def test_an_outage_names_the_error_of_the_last_call_and_its_remedy():
+    watch = OutageWatch(900_000, ManualClock())
+    error = RetriesExhaustedError("ListShards failed 3 times in a row", "the property 'aws.endpoint' says where it is")
+    error.__cause__ = REFUSED
+    watch.on_failure(error)
+    assert watch.longest.error == f"{REFUSED}; the property 'aws.endpoint' says where it is"

@@ -284,7 +284,7 @@ class ShardLister:
         except RetriesExhaustedError as error:
             if self._has_succeeded or getattr(error.__cause__, "code", None) != UNREACHABLE:
                 raise
-            raise RetriesExhaustedError(f"{error}; {self._endpoint_in_words()}") from error.__cause__
+            raise RetriesExhaustedError(str(error), self._endpoint_in_words()) from error.__cause__
         self._has_succeeded = True
         return result
 

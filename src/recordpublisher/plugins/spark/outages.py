@@ -93,10 +93,12 @@ def failing_service(error: object) -> str:
 
 
 def _last_error(error: object) -> str:
-    """Return the error of the last call, without how often a single try has made the call."""
+    """Return the error of the last call and its remedy, without how often a single try has made the call."""
+    remedies = []
     while isinstance(error, RetriesExhaustedError) and error.__cause__ is not None:
+        remedies.append(error.remedy)
         error = error.__cause__
-    return str(error)
+    return "; ".join([str(error), *filter(None, remedies)])
 
 
 @dataclass(slots=True)
