@@ -223,7 +223,6 @@ async def test_the_positions_of_a_group_with_the_rows_of_its_sink_are_reset(job,
     assert await run_to_tip(elastic) == 1
     await reset(elastic, "TRIM_HORIZON")
     assert [await run_to_tip(elastic) for _ in range(2)] == [2, 0]
-    await reset(elastic, "LATEST")
     put(b"3")
     assert await run_to_tip(elastic) == 1
     if sink is of_sql:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 import shutil
 import sqlite3
 from contextlib import closing
@@ -13,6 +14,17 @@ import recordpublisher as rp
 from recordpublisher.cli.app import app
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.plugins.sinks.sql import SqlSink
+
+
+@pytest.fixture(autouse=True)
+def _logging():
+    """Commands that run in the test's process configure the log."""
+    ours, root = logging.getLogger("recordpublisher"), logging.getLogger()
+    before = ours.level, root.level, list(root.handlers)
+    yield
+    ours.setLevel(before[0])
+    root.setLevel(before[1])
+    root.handlers[:] = before[2]
 
 
 @pytest.fixture
