@@ -12,6 +12,7 @@ REGIONS = ("eu-west-1", "us-east-1")
 KEYS = {"aws.credentials.provider.basic.accesskeyid": "a", "aws.credentials.provider.basic.secretkey": "s"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 def test_streams_by_name_and_by_arn_are_read_together(publisher):
     with serve_in_thread(streams={"orders": 2, "clicks": 1, "taps": 1}) as server:
@@ -90,6 +91,7 @@ async def wait_until(condition):
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("publisher", ["POLLING", "EFO"])
 async def test_a_function_of_streams_brings_one_of_another_region_and_lets_it_go(publisher):
     sink = rp.MemorySink()

@@ -41,6 +41,7 @@ async def test_a_catalogue_with_keys_of_its_own_needs_no_others():
     assert table._found["glue.endpoint"] == "https://glue.us-east-1.amazonaws.com"
 
 
+@pytest.mark.slow
 async def test_a_moment_without_sts_is_one_without_the_store(monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
