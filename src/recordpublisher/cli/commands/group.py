@@ -118,7 +118,7 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
         store is None and name is not None and issubclass(registry.sinks.get(name, SINK.key), CommittingSink)
     )
     sink = build_sink(registry, properties) if is_beside_rows else None
-    store = store or entry_store_of(sink)
+    store = entry_store_of(sink) if store is None else store
     if store is None:
         reason = "a group keeps its leases there: are these the job's properties?"
         raise ConfigurationError(STATE_URI.key, properties.value(STATE_URI), STATE_URI.valid, reason=reason)

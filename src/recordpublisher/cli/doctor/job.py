@@ -11,7 +11,7 @@ from functools import partial
 from msgspec.inspect import type_info
 
 from recordpublisher.consumer.typed_values import fields_of, type_name
-from recordpublisher.fetcher.checkpoints.snapshot_format import ANOTHER_PLACE, refuse_other_job
+from recordpublisher.fetcher.checkpoints.snapshot_format import ANOTHER_PLACE, COPY_POSITIONS, refuse_other_job
 from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.leases.group_store import GroupStore
@@ -264,8 +264,7 @@ async def check_rows(positions: JobStateReader) -> None:
     if await positions.load_beside_rows():
         raise StateError(
             f"the sink has positions with its rows in {positions.place}, and the state store has none, so a start is refused: was the "
-            "store lost? `recordpublisher positions show JOB --json > positions.jsonl`, then `recordpublisher positions import JOB "
-            "--from file:positions.jsonl --force --apply` make them those of the job"
+            f"store lost? {COPY_POSITIONS.format(source='')} makes them those of the job"
         )
 
 

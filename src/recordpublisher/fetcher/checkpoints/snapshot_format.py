@@ -152,6 +152,11 @@ _TAKE_ALONG = (
     "To take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a file, and "
     "`recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
 )
+COPY_POSITIONS = (
+    "`recordpublisher positions show JOB --json > positions.jsonl`{source}, then `recordpublisher positions import JOB "
+    "--from file:positions.jsonl --force --apply`"
+)
+"""The commands, as messages name them, that copy positions over those of the job. `source`: with whose properties they are shown."""
 LEASE_TABLE = "group/leases"
 """The name of a group's lease table."""
 PARTS_PREFIX = "group/positions/"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.safe_text import mask_passwords
 
-from ..checkpoints.snapshot_format import ANOTHER_PLACE_OF_SINK, PARTS_PREFIX
+from ..checkpoints.snapshot_format import ANOTHER_PLACE_OF_SINK, COPY_POSITIONS, PARTS_PREFIX
 from ..conditional_store import ConditionalStore
 from ..leases.group_store import GroupStore
 from ..leases.lease_settings import LeaseSettings
@@ -71,7 +71,6 @@ async def refuse_positions_in_sink(entries: GroupStore, place: str) -> None:
         if part is not None and part.document.positions:
             raise StateError(
                 f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}. To continue the job of that "
-                "worker, start with its flink.state.uri; if that store is lost, run `recordpublisher positions show JOB --json > "
-                "positions.jsonl`, then `recordpublisher positions import JOB --from file:positions.jsonl --force --apply`. For a new job "
+                f"worker, start with its flink.state.uri; if that store is lost, run {COPY_POSITIONS.format(source='')}. For a new job "
                 f"use {ANOTHER_PLACE_OF_SINK}"
             )

@@ -15,7 +15,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
 from recordpublisher.publishers.positions import StartingPosition
 
-from ..checkpoints.snapshot_format import ANOTHER_PLACE, LEASE_TABLE, PARTS_PREFIX
+from ..checkpoints.snapshot_format import ANOTHER_PLACE, COPY_POSITIONS, LEASE_TABLE, PARTS_PREFIX
 from ..conditional_store import (
     ConditionalStore,
     ConflictError,
@@ -70,10 +70,9 @@ class MissingPositionsError(StateError):
     @classmethod
     def of(cls, what: str, place: str, job: GroupJob | None) -> MissingPositionsError:
         """Return the error for `what`, a worker or shards of the job `job`, that names the remedies."""
+        commands = COPY_POSITIONS.format(source=" with the properties of that sink")
         take_along = (
-            "copy the positions here, even after this store was restored from an older copy: `recordpublisher positions show JOB --json "
-            "> positions.jsonl` with the properties of that sink, then `recordpublisher positions import JOB --from file:positions.jsonl "
-            "--force --apply` with these"
+            f"copy the positions here, even after this store was restored from an older copy: {commands} with these"
         )
         if job is not None and job.keeps_positions:
             where = f"the job's last sink ({job.sink}) keeps them with its rows. Start with that sink again"

@@ -151,7 +151,7 @@ class AwaitedRecords:
 
     def __init__(self) -> None:
         self._futures: dict[int, asyncio.Future[None]] = {}
-        """By the `id` of a record, which its call keeps alive."""
+        """The calls that wait, each by the `id` of its record, which the call keeps alive."""
 
     def __bool__(self) -> bool:
         """Return whether any call waits."""
