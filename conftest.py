@@ -3,7 +3,6 @@
 import functools
 import gc
 import importlib
-import logging
 import os
 import re
 import shutil
@@ -20,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from conformance.skipped_rows import SkippedRows
 from first_compilation import compile_part
+from kept_log_settings import kept_log_settings
 from random_inputs import inputs
 
 settings.register_profile(
@@ -154,16 +154,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.fixture(autouse=True)
 def log_settings_of_each_test() -> Generator[None]:
     """A command that ran in this process has set the level and the handlers of the log: the next test has what there was."""
-    logger, root = logging.getLogger("recordpublisher"), logging.getLogger()
-    level, handlers, propagate = logger.level, list(logger.handlers), logger.propagate
-    of_root = (root.level, list(root.handlers))
-    yield
-    root.setLevel(of_root[0])
-    for handler in [each for each in root.handlers if type(each) is logging.StreamHandler]:  # pytest's are others
-        if handler not in of_root[1]:
-            root.removeHandler(handler)  # its stream may be closed
-    logger.setLevel(level)
-    logger.handlers, logger.propagate = handlers, propagate
+    with kept_log_settings():
+        yield
 
 
 @pytest.hookimpl(trylast=True)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from recordpublisher.publishers.kinesis.management import ManagementClient
 
 log = logging.getLogger("recordpublisher.command")
-log.setLevel(logging.INFO)
 FAILED = 1
 BAD_CONFIGURATION = 2
 ALARM = 3

@@ -97,6 +97,7 @@ def set_verbosity(context: typer.Context, verbose: bool = False, debug: bool = F
     given["debug"] |= debug
     level = logging.DEBUG if given["debug"] else logging.INFO if given["verbose"] else logging.WARNING
     logging.getLogger("recordpublisher").setLevel(level)
+    logging.getLogger("recordpublisher.command").setLevel(min(level, logging.INFO))
 
 
 VERBOSE_HELP = "Show on stderr what the command does."
