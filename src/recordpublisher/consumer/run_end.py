@@ -1,6 +1,6 @@
 """Where a run ends in one shard, if that is known before: records behind that end are not decoded."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from recordpublisher.publishers.records import RecordBatch
@@ -58,4 +58,5 @@ class RunEndCut:
         if count == len(batch):
             return batch
         self.first_past = batch.sequence_numbers[count]
-        return batch.slice(0, count)
+        # Only this record shows that records before it have expired unread, if the batch has no other record.
+        return replace(batch.slice(0, count), cut_arrival_ms=batch.arrival_millis[count])

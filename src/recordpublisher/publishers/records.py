@@ -41,6 +41,7 @@ class RecordBatch(Generic[V_co]):
     - `child_shards`: the child shards, if this batch is the last one of the shard.
     - `after_gap`: whether records before the batch are lost, and the job has accepted that. The fetcher sets it.
     - `raw_count`, `raw_bytes`: number and data bytes of the Kinesis records, before de-aggregation.
+    - `cut_arrival_ms`: when the next record arrived (epoch ms), if the run ends before that record; otherwise None. The consumer sets it.
 
     The consumer adds `decoded` (None without a deserializer), `event_times` and `watermarks` (epoch ms, one for each record), and moves
     records that cannot be deserialized to `poisoned`, or counts them in `skipped`.
@@ -59,6 +60,7 @@ class RecordBatch(Generic[V_co]):
     poisoned: tuple[PoisonedRecord, ...] = ()
     after_gap: bool = False
     skipped: tuple[SkippedRecords, ...] = ()
+    cut_arrival_ms: int | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.records, (tuple, RecordColumns)):

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from recordpublisher.consumer.run_end import EndPosition
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry
@@ -39,6 +41,7 @@ class Job:
         self.sink = RecordingSink()
         self.snapshots: list[dict[str, Any]] = []
         self.metrics: dict[str, Any] = {}
+        self.is_complete = False
         given = {
             "aws.region": "us-east-1",
             "flink.stream.initpos": "TRIM_HORIZON",
@@ -62,19 +65,20 @@ class Job:
         self.put(*put_halfway)
         loop.suspend(seconds / 2)
 
-    async def run(self, script: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, script: Callable[[], Awaitable[None]], bounds: Bounds | None = None) -> None:
         given = self.properties
         fetcher = fetcher_over(
             MemoryTransport(self.account), given, self.sink, VirtualClock(), restore=tuple(self.snapshots)
         )
         try:
             await fetcher.open()
-            running = asyncio.create_task(fetcher.run())
+            running = asyncio.create_task(fetcher.run_bounded(bounds or Bounds()))
             working = asyncio.ensure_future(script())
             await asyncio.wait([running, working], return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 await working
                 await asyncio.sleep(30)  # what comes, comes now
+            self.is_complete = running.done()
             working.cancel()
             self.metrics = fetcher.metrics()["shards"][SHARD]
             fetcher.stop()
@@ -140,6 +144,58 @@ def test_a_reader_that_its_sink_holds_past_the_retention_names_the_gap():
 
     with pytest.raises(DataLossError, match=SHARD):
         run_virtual(job.run(script))
+
+
+def end_after(job: Job, seconds: float) -> Bounds:
+    """A run that ends at the first record that arrives this long from now or later."""
+    return Bounds(ends={SHARD: EndPosition(job.account.clock.now_ms() + int(seconds * 1000))})
+
+
+@PUBLISHERS
+def test_a_run_whose_next_record_is_behind_its_end_names_the_gap_before_it(publisher):
+    job = Job(publisher)
+    bounds = end_after(job, 40 * HOUR)
+
+    async def script() -> None:
+        await asyncio.sleep(10)
+        job.suspend(50 * HOUR, put_halfway=(1, 2))
+        job.put(3)
+
+    with pytest.raises(DataLossError, match=rf"{SHARD} after \d+.*flink.state.dataloss=CONTINUE"):
+        run_virtual(job.run(script, bounds))
+    assert job.numbers == [0]
+
+
+@PUBLISHERS
+def test_a_run_whose_next_record_is_behind_its_end_counts_an_accepted_gap(publisher):
+    job = Job(publisher, CONTINUE)
+    bounds = end_after(job, 40 * HOUR)
+
+    async def script() -> None:
+        await asyncio.sleep(10)
+        job.suspend(50 * HOUR, put_halfway=(1, 2))
+        job.put(3)
+
+    run_virtual(job.run(script, bounds))
+    assert job.is_complete
+    assert (job.numbers, job.metrics["retentionGaps"]) == ([0], 1)
+
+
+@PUBLISHERS
+def test_a_run_that_a_quiet_stream_keeps_until_its_end_is_complete(publisher):
+    job = Job(publisher)
+    bounds = end_after(job, 40 * HOUR)
+
+    async def script() -> None:
+        await asyncio.sleep(10)
+        job.suspend(20 * HOUR, put_halfway=(1, 2))
+        await asyncio.sleep(60)
+        job.suspend(20 * HOUR)
+        job.put(3)
+
+    run_virtual(job.run(script, bounds))
+    assert job.is_complete
+    assert (job.numbers, job.metrics["retentionGaps"]) == ([0, 1, 2], 0)
 
 
 @PUBLISHERS

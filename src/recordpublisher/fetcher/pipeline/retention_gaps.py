@@ -88,7 +88,8 @@ class RetentionGaps:
         assert seen_ms is not None
         if await self._was_read_before_suspension(entry, batch):
             return  # This batch may have been read before the suspension, so it proves nothing. The next read is checked.
-        next_ms = to_millis(batch.records[0].arrival) if batch.records else self._clock.now_ms()
+        found_ms = _first_arrival_ms(batch)
+        next_ms = self._clock.now_ms() if found_ms is None else found_ms
         gap = await self._check.gap_after(entry.shard, progress.position, seen_ms, next_ms)
         if gap is RetentionGap.LOST and not _has_records(batch):
             # The oldest record may have arrived after this empty read, so it proves no gap.
@@ -134,13 +135,11 @@ class RetentionGaps:
         """
         if self._lost_seconds(entry) < GAP_SECONDS:
             return False
-        if not batch.records:
+        first_ms = _first_arrival_ms(batch)
+        if first_ms is None:
             return True
         assert self._check is not None
-        first_ms, oldest_ms = (
-            to_millis(batch.records[0].arrival),
-            await self._check.oldest_retained_ms(entry.shard.stream),
-        )
+        oldest_ms = await self._check.oldest_retained_ms(entry.shard.stream)
         return first_ms < (self.read_ms(entry) if oldest_ms is None else oldest_ms)
 
     def _on_lost(self, entry: ShardEntry) -> None:
@@ -181,7 +180,15 @@ class RetentionGaps:
 
 def _has_records(batch: RecordBatch) -> bool:
     # `raw_count` also counts records that were taken out of the batch because they cannot be used.
-    return len(batch.records) > 0 or batch.raw_count > 0
+    return len(batch.records) > 0 or batch.raw_count > 0 or batch.cut_arrival_ms is not None
+
+
+def _first_arrival_ms(batch: RecordBatch) -> int | None:
+    """Return when the first record that the read found arrived (epoch ms), or None if no such record is left in the batch.
+
+    It may be a record behind the end of the run.
+    """
+    return to_millis(batch.records[0].arrival) if batch.records else batch.cut_arrival_ms
 
 
 # ShardObservation is what one read observed of a shard, in addition to its records.
