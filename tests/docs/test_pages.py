@@ -104,19 +104,6 @@ def test_the_example_of_a_snapshot_is_one():
     assert snapshot_to_json(restored.shards, restored.pinned_ms, restored.generation, snapshot["takenMs"]) == snapshot
 
 
-def test_every_rule_that_the_code_cites_is_on_the_page():
-    told = set(re.findall(r"\*\*([A-Z]\d+a?)\*\*", (ROOT / "RULES.md").read_text()))
-    lists = [
-        cited
-        for file in PACKAGE.rglob("*.py")
-        for cited in re.findall(r"\(((?:[PFRSWACK]\d+a?(?:, )?)+)\)", file.read_text())
-    ]
-    cited = {rule for each in lists for rule in each.split(", ")}
-
-    assert len(cited) > 40
-    assert cited <= told, cited - told
-
-
 SETTINGS_OF_THE_KCL = (
     "applicationName executableName streamArn streamName AwsCredentialsProvider processingLanguage initialPositionInStream "
     "initialPositionInStreamExtended regionName failoverTimeMillis workerId shardSyncIntervalMillis maxRecords "

@@ -8,6 +8,7 @@ import sys
 import boto3
 import msgspec
 import pytest
+from botocore.config import Config
 from botocore.exceptions import SSLError
 from cryptography import x509
 from h2.connection import H2Connection
@@ -20,6 +21,7 @@ from recordpublisher.local import LocalKinesis, serve_in_thread
 from recordpublisher.publishers.errors import ConfigurationError
 
 KEYS = {"aws_access_key_id": "local", "aws_secret_access_key": "local", "region_name": "us-east-1"}
+ONE_ATTEMPT = Config(retries={"total_max_attempts": 1})
 
 
 @pytest.mark.parametrize("http", ["HTTP1_1", "HTTP2"])
@@ -42,7 +44,7 @@ def endpoint():
 
 
 def streams(endpoint, verify):
-    client = boto3.client("kinesis", endpoint_url=endpoint.url, verify=verify, **KEYS)
+    client = boto3.client("kinesis", endpoint_url=endpoint.url, verify=verify, config=ONE_ATTEMPT, **KEYS)
     try:
         return client.list_streams()["StreamNames"]
     finally:

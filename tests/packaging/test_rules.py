@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/decisions/rules.md").read_text()
-RULES = set(re.findall(r"^\| ([A-Z]\d+) \|", PAGE, re.MULTILINE))
+PAGE = (ROOT / "RULES.md").read_text()
+RULES = set(re.findall(r"^- \*\*([A-Z]\d+)\*\*", PAGE, re.MULTILINE))
 _LIST = re.compile(r"\(((?:[PFRSWEACK]\d{1,2})(?:, [PFRSWEACK]\d{1,2})*)\)")
 
 

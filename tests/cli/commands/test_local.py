@@ -74,7 +74,7 @@ def test_a_port_in_use_is_one_line():
     assert done.stderr.count("\n") == 1
 
 
-def test_another_host_than_loopback_must_be_allowed():
+def test_c4_another_host_than_loopback_must_be_allowed():
     done = command("local", "--host", "0.0.0.0", "--port", "0")
 
     assert done.returncode == 2

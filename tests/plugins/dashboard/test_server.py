@@ -56,7 +56,7 @@ async def test_a_browser_neither_keeps_a_response_nor_guesses_its_type(url):
         assert response.headers["X-Content-Type-Options"] == "nosniff"
 
 
-async def test_it_listens_on_loopback(url):
+async def test_c4_it_listens_on_loopback(url):
     assert url.startswith("http://127.0.0.1:")
 
 
