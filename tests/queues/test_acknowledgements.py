@@ -55,6 +55,7 @@ def test_records_are_acknowledged_once_after_the_flush_that_follows_their_write(
     assert fetcher.snapshot()["shards"] == {}
 
 
+@pytest.mark.slow
 def test_a_sink_with_an_interval_commits_by_it_and_its_records_are_prolonged_meanwhile():
     queue, flushed = FakeQueue(visibility=8), []
     queue.put(*range(5_000))

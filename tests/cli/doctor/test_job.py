@@ -371,6 +371,7 @@ async def test_a_key_of_flink_without_effect_is_a_problem():
     assert "has no effect here" in finding.words
 
 
+@pytest.mark.slow
 async def test_a_group_continues_where_a_job_ran_alone(tmp_path):
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         async with job(endpoint, **places(tmp_path)["folder"]) as properties:

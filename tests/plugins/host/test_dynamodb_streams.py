@@ -69,6 +69,7 @@ async def test_every_change_is_read_once_across_a_restart(properties, table):
     assert (first, second) == (["a", "b", "c"], ["d", "a"])
 
 
+@pytest.mark.slow
 async def test_latest_skips_older_changes(properties, table):  # P3
     properties["flink.stream.initpos"] = "LATEST"
     table("old")

@@ -203,6 +203,7 @@ class WaitingForASchema:
         return batch.data
 
 
+@pytest.mark.slow
 def test_what_was_not_written_before_the_time_was_up_is_reported_too():
     many = aggregate(*[("k", b"")] * 5_000)  # three of them are two batches
 

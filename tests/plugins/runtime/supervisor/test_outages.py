@@ -144,6 +144,7 @@ def test_a_service_that_is_away_at_the_start_is_waited_for(properties):
     assert isinstance(ran(20 * MINUTES, properties, begins=0)[0], rp.RetriesExhaustedError)
 
 
+@pytest.mark.slow
 def test_a_listing_that_is_refused_does_not_end_a_running_job():
     assert ran(20 * MINUTES, POLLING, ("ListShards",))[0] == [b"1", b"2"]
 
