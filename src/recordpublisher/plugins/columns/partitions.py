@@ -83,11 +83,11 @@ class Partitions:
 
     @property
     def derived_names(self) -> list[str]:
-        """The names of the partitions whose values are derived from a column, and that are not a column themselves."""
+        """Names of the parts whose values are computed from a column, and are not a column of the rows."""
         return [part.name for part in self.parts if part.is_derived]
 
     def types_by_path(self) -> dict[str, Sequence[str]]:
-        """Return, by path, the types that an inferred field may have if a part uses the field.
+        """Return the allowed types of each inferred field that a part of the pattern uses, by the field's path.
 
         The first type is used until values show another one.
         """
@@ -176,7 +176,7 @@ class PartitionPart(NamedTuple):
 
     @property
     def is_derived(self) -> bool:
-        """Whether no column of the rows has these values: they are the text of a time, or a field inside an object."""
+        """Whether the values are computed, because no column of the rows has them: the text of a time, or a field inside an object."""
         return self.form is not None or "." in self.column
 
     @property

@@ -36,7 +36,7 @@ from .record_fields import DATA
 
 log = logging.getLogger("recordpublisher.columns")
 _FEW_ROWS, _ENOUGH_ROWS = 100, 1_000
-"""At the end of a read with fewer records a null field says little. After the larger number a job need not wait for its end."""
+"""A read that ends with fewer records than the first number logs nothing. A job logs after the second number of records, before its end."""
 VALUE = "value"
 """The column of values without fields, such as numbers and lists."""
 _VALID = "a type of numbers, texts, bytes, times, lists, maps and objects of these"
@@ -144,9 +144,11 @@ class FrameColumns:
 
 
 class NullFields:
-    """Logs once which fields were null in all of the first records, as a misspelt field is. It looks at columns, not at single records.
+    """Logs once which fields were null in all of the first records, because a misspelt field is always null.
 
-    - `names`: the fields. After the log line, or once each field had a value, it does nothing.
+    Whole columns are checked, not single records. After the log line, or once each field had a value, nothing more is checked.
+
+    - `names`: the fields to check.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -154,7 +156,7 @@ class NullFields:
         self._rows = 0
 
     def look_at(self, rows: pa.RecordBatch) -> None:
-        """Look at the columns of further records. Log if there were enough of them."""
+        """Check the columns of further records. Write the log line once enough records were checked."""
         if self._names:
             self._rows += len(rows)
             self._names = [name for name in self._names if rows.column(name).null_count == len(rows)]
@@ -162,7 +164,7 @@ class NullFields:
                 self.tell()
 
     def tell(self) -> None:
-        """Log the fields that were null so far, unless there were only a few records."""
+        """Log the fields that were null in all records so far, unless only a few records were checked."""
         if self._names and self._rows >= _FEW_ROWS:
             names = ", ".join(map(repr, self._names))
             log.warning(
@@ -242,7 +244,7 @@ class TypedColumns:
         return self._struct(info, place, inside)
 
     def _named_column(self, named: str | None, info: Any, place: str) -> _Column:
-        """Return the column of the type that a field's annotation names. A decimal that names none gets a column of 38 digits.
+        """Return the column of the type that a field's annotation names. A Decimal whose annotation names none gets a column of 38 digits.
 
         Raises: ConfigurationError if the named column type is not valid, or does not fit the field's type.
         """
@@ -312,7 +314,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _whole_number(value: Any) -> Any:
-    """Return the value. Raises: ValueError if it has a fraction, which Arrow would cut off, for example because a class checks no types."""
+    """Return the value. Raises: ValueError if it has a fraction, which Arrow would cut off."""
     if isinstance(value, (float, Decimal)) and value != int(value):
         raise ValueError(f"{value} has a fraction")
     return value
@@ -351,4 +353,4 @@ _CONVERSIONS: dict[type[Any], Callable[[Any], Any]] = {
     inspect.UUIDType: str,
 }
 _ANY_DECIMAL = _decimal_column(38, 18)
-"""The column of a Decimal without digits of its own: Spark uses the same digits for a Decimal of Python."""
+"""The column of a Decimal whose annotation names no digits. Spark uses the same digits for Python's Decimal."""

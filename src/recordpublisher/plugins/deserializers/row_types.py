@@ -72,7 +72,8 @@ _MOST_SCHEMA_LEVELS = 64
 
 
 class _Parser:
-    """Parses one text.
+    """Parses a list of columns as in SQL (see `parse_columns`).
+
 
     It is written by hand because the grammar has only four rules. sqlglot would need the same table of types.
     """
@@ -82,7 +83,7 @@ class _Parser:
         self._place, self._levels = 0, 0
 
     def fields(self, end: str) -> list[SchemaField]:
-        """Return the comma-separated columns up to the sign `end`, or up to the end of the text if `end` is empty."""
+        """Return the comma-separated columns up to the token `end`, or up to the end of the text if `end` is empty."""
         fields = [self._field()]
         while self._skip_if_next(","):
             fields.append(self._field())
@@ -189,7 +190,7 @@ def type_of_json_schema(schema: Any) -> Any:
 
 
 class _JsonSchemaTypes:
-    """Turns schemas into types. It has the whole document, because `$ref` refers to other parts of the document."""
+    """Turns JSON Schemas into types of rows. It has the whole document, because `$ref` refers to other parts of the document."""
 
     def __init__(self, document: Any) -> None:
         self._document = document
@@ -322,9 +323,9 @@ def _digits_of(of: Any) -> tuple[int, int] | None:
 
 
 def _check_of(digits: dict[str, Any]) -> Callable[[Any], None]:
-    """Return a check of decimals, so that each sink gets numbers that fit.
+    """Return a function that raises ValueError if a decimal of a row has more digits than its field (`digits`).
 
-    Without it, PostgreSQL would round a number that does not fit, and a sink of JSON lines would write it unchanged.
+    Without this check, PostgreSQL would round a number that does not fit, and a sink of JSON lines would write it unchanged.
     """
 
     exact = {name: (of, exact_decimal_converter(*of)) for name, of in digits.items()}

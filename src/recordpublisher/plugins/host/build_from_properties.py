@@ -56,7 +56,7 @@ def reads_a_queue(properties: Properties) -> bool:
 
 
 def shard_publisher_names(properties: Properties) -> str:
-    """Return the values of `flink.stream.recordpublisher` that read shards, for a command that needs shards."""
+    """Return, for a message, which values of `flink.stream.recordpublisher` read shards."""
     return "the name of a publisher that reads shards" if _reads_own_queue(properties) else "POLLING or EFO"
 
 

@@ -50,7 +50,7 @@ class GoogleAzureStore(ConditionalObjects):
         return (await self._get(name)).entry
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """List the folder of the prefix, and select the names with the prefix, because obstore lists folders only."""
+        """Return the versions of the names with the prefix. obstore lists a whole folder, so other names in it are dropped here."""
         found: dict[str, str] = {}
         with as_state_errors(self.place):
             async for chunk in self._client.list(prefix.rpartition("/")[0] or None):
@@ -58,7 +58,7 @@ class GoogleAzureStore(ConditionalObjects):
         return dict(sorted(found.items()))
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """List the names with the prefix, up to `before`."""
+        """Return the names with the prefix, up to `before`."""
         return [name for name in await self.list_versions(prefix) if before is None or name < before]
 
     async def _put(self, name: str, value: bytes, expected: str | None) -> str:

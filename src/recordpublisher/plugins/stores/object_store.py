@@ -33,7 +33,7 @@ class ConditionalObjects(ConditionalStore):
         return await get_side_by_side(self.get, names)
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """List the names, then read the objects at the same time."""
+        """Return the values whose names have the prefix. The names are listed, then the objects are read at the same time."""
         return await self.get_all(await self.list_names(prefix))
 
     async def delete(self, *names: str) -> None:

@@ -114,7 +114,8 @@ class BatchId(msgspec.Struct, frozen=True):
 class StoredClaims(msgspec.Struct, frozen=True):
     """Claims by name.
 
-    `has_marker`: whether the store has the marker that the query wrote. Otherwise it may be an empty store in the place of that one.
+    `has_marker`: whether the store has the marker that the query wrote. If not, this may be an empty store that has replaced the query's
+    store.
     """
 
     claims: dict[str, bytes]

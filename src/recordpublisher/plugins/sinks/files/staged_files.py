@@ -1,4 +1,4 @@
-"""Writes files into a hidden folder, and renames them when they are committed: when stored positions (an entry) name them (S6)."""
+"""Writes files into a hidden folder, and renames them once stored positions (an entry) name them, which commits them (S6)."""
 
 import asyncio
 import filecmp

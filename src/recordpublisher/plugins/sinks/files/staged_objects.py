@@ -1,4 +1,4 @@
-"""Uploads hidden objects to S3, Google or Azure, and copies them once they are committed: once stored positions name them (S6)."""
+"""Uploads hidden objects to S3, Google or Azure, and copies them once stored positions name them, which commits them (S6)."""
 
 import asyncio
 import tempfile

@@ -234,14 +234,14 @@ class FailedRecords:
         self._on_failed: Callable[[], None] | None = None
 
     def keep_failed(self, keep: Callable[[PendingRecord, str], None] | None) -> None:
-        """Set the function that gets each record that cannot be put, with the reason, or None.
+        """Set the function that gets each record that cannot be put, with the reason. None removes the function.
 
         The function is called only if there is neither `failOnError` nor a callback.
         """
         self._keep = keep
 
     def begin(self, on_failed: Callable[[], None] | None, *, continues: bool) -> None:
-        """Decide what a failure does before records are accepted, and forget the error that ended an earlier use of the sink.
+        """Set what a failure does, and forget the error that ended an earlier use of the sink. Called before records are accepted.
 
         - `on_failed`: called when an error has ended the sink, so that the job need not wait for its next call of the sink.
         - `continues`: whether the sink continues after it has given up a record, as outside of a job.

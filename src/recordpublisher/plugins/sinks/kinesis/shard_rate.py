@@ -92,7 +92,7 @@ FREQUENT_BURST_SECONDS = 0.04
 
 
 BURST_JITTER = 0.5
-"""Each of these calls is up to this part smaller or larger.
+"""The size of such a call varies at random by up to this part.
 
 Otherwise sinks with the same rate would always follow each other in the same order, and the last one would be refused most.
 """

@@ -1,4 +1,4 @@
-"""The records of a `MapSink` that are not handled yet, and which of them may be handled now by the order of keys."""
+"""Decides which of the unhandled records of a `MapSink` may be handled now, so that records of one key stay in order."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ OrderingName = Literal["NONE", "PER_KEY", "PER_SHARD"]
 class KeyQueue(msgspec.Struct, gc=False, eq=False):
     """The records of one key (PER_KEY) or shard (PER_SHARD), of which one may be handled at a time. It exists while it has records.
 
-    - `queues`: the mapping of the stream that has this queue under `key`.
+    - `queues`: the queues of the stream by key. This queue is the one of `key`.
     - `waiting`: the records that wait behind the one that may be taken; None if none has waited yet.
     - `unfinished_parents`: number of queues that must end before a record may be taken. Until then `waiting` has all records.
     - `children`: the queues that wait for the end of this one.
@@ -199,7 +199,7 @@ class ReadyRecords:
         return taken
 
     def put_back(self, items: Sequence[UnhandledRecord]) -> None:
-        """Make records ready again that were taken: either records of one key, or one record without a key."""
+        """Make taken records ready again: records of one key, or one record without a key."""
         first, others = items[0], items[1:]
         self.queue.append(first)
         if others and first.key_queue is not None:

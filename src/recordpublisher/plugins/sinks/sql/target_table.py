@@ -173,9 +173,9 @@ class TargetTable:
             raise RejectedRowsError(rejected)
 
     def _refuse_changed_table(self, connection: Connection) -> None:
-        """Check that the table was not changed so that it may refuse good rows.
+        """Check that no change of the table since the sink read its columns makes it refuse good rows.
 
-        Raises: SinkError if it was. With the policy SKIP each record would otherwise be skipped because of the change.
+        Raises: SinkError if there is such a change. With the policy SKIP each record would otherwise be skipped because of the change.
         """
         there = find_table(connection, self._name)
         for column in () if there is None else there.columns:

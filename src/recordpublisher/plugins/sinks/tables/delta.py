@@ -60,7 +60,7 @@ from .table_folder import TableFolder
 from .table_location import FORMS, TableLocation
 
 ENTRIES = "_recordpublisher/positions"
-"""Where the table's folder has the positions of jobs."""
+"""Folder inside the table's folder, for the positions of jobs."""
 _KNOWN = {
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping", "timestampNtz",
     "deletionVectors", "v2Checkpoint",
@@ -159,7 +159,7 @@ class DeltaLakeTable(LakeTable):
         return None
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
-        """Remember whether a row has NaN, because the log must then get no greatest values (see the class)."""
+        """Remember whether a row has NaN, because the log must then get no least and greatest values (see the class)."""
         floats = (column for column in rows.columns if pa.types.is_floating(column.type))
         self._has_nan = self._has_nan or any(pc.any(pc.is_nan(column)).as_py() for column in floats)
 
@@ -329,7 +329,7 @@ def _shape(table: DeltaTable) -> tuple[Any, ...]:
 
 
 def _refusal(table: DeltaTable) -> str | None:
-    """Return why a writer that only adds files must not write to this table."""
+    """Return why a writer that only adds files must not write to this table; None if it may."""
     protocol, settings = table.protocol(), table.metadata().configuration
     if unknown := sorted({*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _KNOWN):
         names = ", ".join(unknown)

@@ -96,7 +96,7 @@ _TRANSFORMS: dict[str | None, Transform[Any, Any]] = {
     "day": DayTransform(),
     "hour": HourTransform(),
 }
-"""The transform of a partition column, by the smallest unit of time in the pattern: first none, then from the largest unit down."""
+"""Iceberg's transform of a partition column, by the smallest unit of time in the pattern; None stands for a pattern without a time."""
 
 
 class IcebergSink(TableSink):
@@ -424,7 +424,7 @@ def _data_file(table: Table, metadata: TableMetadata, path: str) -> DataFile:
 
 
 def _refusal(table: Table) -> str | None:
-    """Return the reason if the table has a required column: this sink writes null where a record has no value."""
+    """Return why rows cannot be added, or None. A required column is a reason, because records may have no value for it."""
     for field in table.schema().fields:
         if field.required:
             return f"the column {field.name!r} is required, and rows may have no value; ALTER COLUMN {field.name} DROP NOT NULL"

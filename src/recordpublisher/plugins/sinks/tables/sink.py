@@ -544,7 +544,7 @@ class TableSink(ArchivingSink):
         return self._table.numbers_expire and bool(content.files) and folder.size(content.mark_path) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
-        """Return the commits that were taken back. The table has the number of the first one."""
+        """Return the commits that were taken back: the first of them, whose number is in the table, and all later ones."""
         first = self._table.last_number(loaded, writer + _TAKEN_BACK)
         return [each for each in commits if each.number.n >= first] if first else []
 

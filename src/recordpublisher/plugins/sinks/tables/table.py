@@ -122,7 +122,12 @@ class LakeTable(ABC):
 
 
 def chosen_evolution(properties: Properties, declared: Property[str]) -> str:
-    """Return FIXED or EVOLVE. Inferred columns imply EVOLVE. Raises: ConfigurationError if the columns are inferred and FIXED is set."""
+    """Return whether the table may get new columns (EVOLVE) or not (FIXED). Inferred columns imply EVOLVE.
+
+    - `declared`: the property that has one of these values.
+
+    Raises: ConfigurationError if the columns are inferred and FIXED is set.
+    """
     if is_inferred(properties):
         if properties.is_set(declared) and properties.value(declared) != "EVOLVE":
             reason = f"{SCHEMA.key}=INFER adds columns"
