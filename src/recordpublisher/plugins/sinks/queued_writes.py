@@ -17,18 +17,6 @@ PERMISSION_SECONDS = 0.1
 """Pause between two checks whether the job may write (seconds)."""
 
 
-class SourceShard:
-    """A shard that a job reads records from.
-
-    When it is revoked, another process reads the shard, and writes the records that were not sent here (E4).
-    """
-
-    __slots__ = ("is_revoked",)
-
-    def __init__(self) -> None:
-        self.is_revoked = False
-
-
 class UnfinishedWrites:
     """Keeps the unfinished writes of a job in order, and counts their records by shard for `Unfinished.shards`.
 
@@ -89,6 +77,18 @@ class WrittenStates:
         self._waiting = deque([(epoch, _without(shards, state)) for epoch, state in self._waiting])
         if self._written is not None:
             self._written = _without(shards, self._written)
+
+
+class SourceShard:
+    """A shard that a job reads records from.
+
+    When it is revoked, another process reads the shard, and writes the records that were not sent here (E4).
+    """
+
+    __slots__ = ("is_revoked",)
+
+    def __init__(self) -> None:
+        self.is_revoked = False
 
 
 def _without(shards: Collection[str], state: State) -> State:

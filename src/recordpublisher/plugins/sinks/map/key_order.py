@@ -26,116 +26,6 @@ RETRY_SECONDS = 5.0
 """How long failed records of a released shard are handled again (seconds)."""
 
 
-class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
-    """A record that was written to the sink and is not handled yet. Variables of this type are named `item`.
-
-    - `index`: the index of the record in `batch`.
-    - `key_queue`: the queue of the record's key, or None if no other record has to wait for this one.
-    - `attempts`: number of failed calls of the handler.
-    - `failing_since`: time of the first failed call (seconds of the clock).
-    - `told`: the error of the first failed call, if it was logged with its traceback.
-    """
-
-    record: Record
-    index: int
-    batch: UnhandledBatch
-    key_queue: KeyQueue | None = None
-    attempts: int = 0
-    failing_since: float = 0.0
-    told: str = ""
-
-    @property
-    def is_dropped(self) -> bool:
-        """Whether the next reader of the shard handles the record: another process, or the next start of the job."""
-        return self.batch.progress.is_revoked or self.index >= self.batch.limit
-
-    def as_batch(self) -> RecordBatch:
-        """Return the record as a batch of one."""
-        return self.batch.records.slice(self.index, self.index + 1)
-
-    def __str__(self) -> str:
-        record = self.record
-        return f"record {SequenceNumber(record.sequence_number, record.sub_sequence_number)} of {record.stream}/{record.shard_id}"
-
-
-class UnhandledBatch:
-    """A batch that has unhandled records. The batch counts as held memory until all of its records are finished.
-
-    - `remaining`: number of records that are neither handled nor dropped.
-    - `begun`: number of records up to the last one that a handler has begun.
-    - `limit`: the records from this index on are dropped.
-    """
-
-    __slots__ = ("_unhandled", "begun", "held_bytes", "limit", "progress", "records", "remaining")
-
-    def __init__(self, records: RecordBatch, progress: ShardProgress) -> None:
-        self.records = records
-        self.progress = progress
-        self.remaining = self.limit = len(records)
-        self.begun = 0
-        self.held_bytes = records.held_bytes + RECORD_OBJECT_BYTES * len(records)
-        self._unhandled = bytearray(b"\1") * len(records)
-        progress.batches.append(self)
-
-    def begin(self, index: int) -> None:
-        """Remember that a handler has begun the record at `index`."""
-        if index >= self.begun:
-            self.begun = index + 1
-
-    def finish(self, index: int) -> None:
-        """Count the record at `index` as handled or dropped."""
-        if index < self.limit:
-            self._unhandled[index] = 0
-        self.remaining -= 1
-
-    def drop_from(self, index: int) -> None:
-        """Drop the records from `index` on, including those that are handled: the next reader handles them again, in order."""
-        self.limit = min(self.limit, index)
-        self._unhandled[index:] = b"\1" * (len(self._unhandled) - index)
-
-    def oldest_unhandled_ms(self) -> int:
-        """Return when the first record that is not handled arrived (epoch ms)."""
-        return to_millis(self.records.records[min(self.handled_count(), len(self._unhandled) - 1)].arrival)
-
-    def handled_count(self) -> int:
-        """Return the number of records before the first one that is not handled."""
-        count = self._unhandled.find(1)
-        return len(self._unhandled) if count < 0 else count
-
-
-class Ordering(Enum):
-    """Which records are handled one after the other.
-
-    - NONE: no records; all may be handled at the same time.
-    - PER_KEY: the records of a stream that have the same partition key, including across a reshard.
-    - PER_SHARD: the records of a shard, which also follow the records of its parent shards.
-    """
-
-    NONE = "NONE"
-    PER_KEY = "PER_KEY"
-    PER_SHARD = "PER_SHARD"
-
-
-OrderingName = Literal["NONE", "PER_KEY", "PER_SHARD"]
-"""The names of `Ordering`, as an argument takes them."""
-
-
-class KeyQueue(msgspec.Struct, gc=False, eq=False):
-    """The records of one key (PER_KEY) or shard (PER_SHARD), of which one may be handled at a time. It exists while it has records.
-
-    - `queues`: the queues of the stream by key. This queue is the one of `key`.
-    - `waiting`: the records that wait behind the one that may be taken; None if none has waited yet.
-    - `unfinished_parents`: number of queues that must end before a record may be taken. Until then `waiting` has all records.
-    - `children`: the queues that wait for the end of this one.
-    """
-
-    key: str
-    queues: dict[str, KeyQueue]
-    waiting: deque[UnhandledRecord] | None = None
-    unfinished_parents: int = 0
-    children: list[KeyQueue] | None = None
-
-
 class ReadyRecords:
     """Decides which of the waiting records a handler may take.
 
@@ -261,6 +151,116 @@ class ReadyRecords:
             child = queues[shard.shard_id] = KeyQueue(shard.shard_id, queues, deque(), len(parents))
             for parent in parents:
                 parent.children = [*(parent.children or ()), child]
+
+
+class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
+    """A record that was written to the sink and is not handled yet. Variables of this type are named `item`.
+
+    - `index`: the index of the record in `batch`.
+    - `key_queue`: the queue of the record's key, or None if no other record has to wait for this one.
+    - `attempts`: number of failed calls of the handler.
+    - `failing_since`: time of the first failed call (seconds of the clock).
+    - `told`: the error of the first failed call, if it was logged with its traceback.
+    """
+
+    record: Record
+    index: int
+    batch: UnhandledBatch
+    key_queue: KeyQueue | None = None
+    attempts: int = 0
+    failing_since: float = 0.0
+    told: str = ""
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the next reader of the shard handles the record: another process, or the next start of the job."""
+        return self.batch.progress.is_revoked or self.index >= self.batch.limit
+
+    def as_batch(self) -> RecordBatch:
+        """Return the record as a batch of one."""
+        return self.batch.records.slice(self.index, self.index + 1)
+
+    def __str__(self) -> str:
+        record = self.record
+        return f"record {SequenceNumber(record.sequence_number, record.sub_sequence_number)} of {record.stream}/{record.shard_id}"
+
+
+class UnhandledBatch:
+    """A batch that has unhandled records. The batch counts as held memory until all of its records are finished.
+
+    - `remaining`: number of records that are neither handled nor dropped.
+    - `begun`: number of records up to the last one that a handler has begun.
+    - `limit`: the records from this index on are dropped.
+    """
+
+    __slots__ = ("_unhandled", "begun", "held_bytes", "limit", "progress", "records", "remaining")
+
+    def __init__(self, records: RecordBatch, progress: ShardProgress) -> None:
+        self.records = records
+        self.progress = progress
+        self.remaining = self.limit = len(records)
+        self.begun = 0
+        self.held_bytes = records.held_bytes + RECORD_OBJECT_BYTES * len(records)
+        self._unhandled = bytearray(b"\1") * len(records)
+        progress.batches.append(self)
+
+    def begin(self, index: int) -> None:
+        """Remember that a handler has begun the record at `index`."""
+        if index >= self.begun:
+            self.begun = index + 1
+
+    def finish(self, index: int) -> None:
+        """Count the record at `index` as handled or dropped."""
+        if index < self.limit:
+            self._unhandled[index] = 0
+        self.remaining -= 1
+
+    def drop_from(self, index: int) -> None:
+        """Drop the records from `index` on, including those that are handled: the next reader handles them again, in order."""
+        self.limit = min(self.limit, index)
+        self._unhandled[index:] = b"\1" * (len(self._unhandled) - index)
+
+    def oldest_unhandled_ms(self) -> int:
+        """Return when the first record that is not handled arrived (epoch ms)."""
+        return to_millis(self.records.records[min(self.handled_count(), len(self._unhandled) - 1)].arrival)
+
+    def handled_count(self) -> int:
+        """Return the number of records before the first one that is not handled."""
+        count = self._unhandled.find(1)
+        return len(self._unhandled) if count < 0 else count
+
+
+class Ordering(Enum):
+    """Which records are handled one after the other.
+
+    - NONE: no records; all may be handled at the same time.
+    - PER_KEY: the records of a stream that have the same partition key, including across a reshard.
+    - PER_SHARD: the records of a shard, which also follow the records of its parent shards.
+    """
+
+    NONE = "NONE"
+    PER_KEY = "PER_KEY"
+    PER_SHARD = "PER_SHARD"
+
+
+OrderingName = Literal["NONE", "PER_KEY", "PER_SHARD"]
+"""The names of `Ordering`, as an argument takes them."""
+
+
+class KeyQueue(msgspec.Struct, gc=False, eq=False):
+    """The records of one key (PER_KEY) or shard (PER_SHARD), of which one may be handled at a time. It exists while it has records.
+
+    - `queues`: the queues of the stream by key. This queue is the one of `key`.
+    - `waiting`: the records that wait behind the one that may be taken; None if none has waited yet.
+    - `unfinished_parents`: number of queues that must end before a record may be taken. Until then `waiting` has all records.
+    - `children`: the queues that wait for the end of this one.
+    """
+
+    key: str
+    queues: dict[str, KeyQueue]
+    waiting: deque[UnhandledRecord] | None = None
+    unfinished_parents: int = 0
+    children: list[KeyQueue] | None = None
 
 
 class ShardLineage:

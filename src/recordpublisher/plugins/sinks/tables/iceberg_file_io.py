@@ -53,17 +53,6 @@ UNSUPPORTED_PROPERTIES = {
 """Properties of pyiceberg, about the place of files or credentials, that this FileIO does not support."""
 
 
-def is_worth_logging(line: logging.LogRecord) -> bool:
-    """Return whether a line should be logged: False for pyiceberg's warning that a column of a file has no statistics.
-
-    Arrow omits the statistics of long values and of columns of bytes, so the warning would be logged for each file of a job.
-    """
-    return "PyArrow statistics missing" not in str(line.msg)
-
-
-logging.getLogger("pyiceberg.io.pyarrow").addFilter(is_worth_logging)
-
-
 class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
     """Reads and writes files for pyiceberg, with one client for each bucket.
 
@@ -136,6 +125,17 @@ class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
             raise
         except Exception as error:
             raise StateError(f"{root} cannot be opened: {error}") from error
+
+
+def is_worth_logging(line: logging.LogRecord) -> bool:
+    """Return whether a line should be logged: False for pyiceberg's warning that a column of a file has no statistics.
+
+    Arrow omits the statistics of long values and of columns of bytes, so the warning would be logged for each file of a job.
+    """
+    return "PyArrow statistics missing" not in str(line.msg)
+
+
+logging.getLogger("pyiceberg.io.pyarrow").addFilter(is_worth_logging)
 
 
 class _File(InputFile, OutputFile):  # type: ignore[misc]

@@ -21,17 +21,6 @@ from .table_folder import TableFolder
 _REWRITTEN = "a table with the types of the records: stop the job, and rewrite the table with them, as the page about lakes shows"
 
 
-class NoTableError(Exception):
-    """Raised if there is no table yet."""
-
-
-class ConflictingCommitError(Exception):
-    """Raised if another commit was faster, or if the result of a commit is unknown.
-
-    The caller loads the table again, which shows whether the number of the commit is stored.
-    """
-
-
 class LakeTable(ABC):
     """A table that stores the number of each writer's last commit.
 
@@ -119,6 +108,17 @@ class LakeTable(ABC):
 
         Raises: ConflictingCommitError if another process has committed a number of one of these writers after this version.
         """
+
+
+class NoTableError(Exception):
+    """Raised if there is no table yet."""
+
+
+class ConflictingCommitError(Exception):
+    """Raised if another commit was faster, or if the result of a commit is unknown.
+
+    The caller loads the table again, which shows whether the number of the commit is stored.
+    """
 
 
 def chosen_evolution(properties: Properties, declared: Property[str]) -> str:

@@ -23,14 +23,6 @@ They bound the memory of each open file, and many files are open. A file smaller
 """
 
 
-class OutputFile(NamedTuple):
-    """A file that is being written; `close` makes it durable."""
-
-    name: str
-    target: Any
-    close: Callable[[], None]
-
-
 class TableFolder:
     """The folder of a table on the local disk. All methods block, and raise OSError. Names of files are relative to the folder."""
 
@@ -143,6 +135,14 @@ class ObjectFolder(TableFolder):
     def _below(self, folder: str) -> list[Any]:
         with as_os_errors():
             return [each for chunk in self._client.list(self._prefix + folder) for each in chunk]
+
+
+class OutputFile(NamedTuple):
+    """A file that is being written; `close` makes it durable."""
+
+    name: str
+    target: Any
+    close: Callable[[], None]
 
 
 class ObjectWriter(io.RawIOBase):
