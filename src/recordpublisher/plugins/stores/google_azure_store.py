@@ -13,8 +13,8 @@ from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailab
 from recordpublisher.publishers.properties.properties import Properties
 
 from .back_ends import AZURE, GOOGLE, forms_of
-from .object_storage import as_state_errors, error_words, open_object_store
 from .object_store import ConditionalObjects, refuse_credentials, refuse_query_and_fragment
+from .obstore_client import as_state_errors, error_words, open_object_store
 
 FORMS = forms_of([GOOGLE, AZURE])
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")

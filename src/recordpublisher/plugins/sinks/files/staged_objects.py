@@ -10,8 +10,8 @@ from typing import Any
 from recordpublisher.fetcher.sink import Leftover
 from recordpublisher.plugins.stores.back_ends import S3, back_end_of
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.object_storage import ObjectLocation, as_state_errors
 from recordpublisher.plugins.stores.object_store import side_by_side
+from recordpublisher.plugins.stores.obstore_client import ObjectLocation, as_state_errors
 from recordpublisher.publishers.errors import RecordPublisherError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -47,7 +47,7 @@ except ImportError as error:
 
 from recordpublisher.fetcher.sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions, within_datetime_range
-from recordpublisher.plugins.stores.object_storage import s3_access
+from recordpublisher.plugins.stores.obstore_client import s3_access
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     RecordPublisherError,

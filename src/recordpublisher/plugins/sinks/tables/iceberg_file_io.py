@@ -15,7 +15,7 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from recordpublisher.plugins.stores.back_ends import AZURE, GOOGLE, S3, BackEnd, back_end_of
 from recordpublisher.plugins.stores.durable_files import DurableFile
-from recordpublisher.plugins.stores.object_storage import open_object_store, s3_options
+from recordpublisher.plugins.stores.obstore_client import open_object_store, s3_options
 from recordpublisher.publishers.errors import (
     StateError,
 )

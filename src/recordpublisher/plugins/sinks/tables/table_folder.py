@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recordpublisher.plugins.stores.durable_files import DurableFile, exists
-from recordpublisher.plugins.stores.object_storage import error_words
+from recordpublisher.plugins.stores.obstore_client import error_words
 
 STAGED = "_recordpublisher/staged"
 """The folder with a mark for each stage that is not published. Table formats ignore folders that begin with `_`."""

@@ -1,4 +1,4 @@
-"""Opens object storage (S3, Google Cloud Storage, Azure) with the library obstore, for sinks that write files or tables."""
+"""Opens clients of the library obstore for S3, Google Cloud Storage and Azure, and translates the errors of obstore."""
 
 from __future__ import annotations
 
