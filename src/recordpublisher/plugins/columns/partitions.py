@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import SCHEMA
 from recordpublisher.publishers.properties.sink_properties import PARTITIONS
+from recordpublisher.publishers.safe_text import few_of
 
 from .record_fields import DATA
 
@@ -72,7 +73,7 @@ class Partitions:
             if kind is None or not fits(kind):
                 what = f"has the type {kind}" if kind else "is not a column"
                 which = "a time" if part.form else "a text, a whole number, a boolean or a date"
-                names = ", ".join(path for path, kind in _paths(schema) if fits(kind))
+                names = few_of([path for path, kind in _paths(schema) if fits(kind)])
                 reason = f"{part.column!r} {what}; it must be {which}: {names}"
                 if kind is None and DATA in schema.names:
                     reason += f"; fields of the payload are columns only with {SCHEMA.key}, such as INFER"

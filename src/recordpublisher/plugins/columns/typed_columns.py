@@ -30,6 +30,7 @@ from recordpublisher.consumer.typed_values import (
 )
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import few_of
 
 from .record_columns import INSTANT, RECORD_SCHEMA, arrow_columns, datetime_column
 from .record_fields import DATA
@@ -252,9 +253,11 @@ class NullFields:
     def tell(self) -> None:
         """Log the fields that were null in all records so far, unless only a few records were checked."""
         if self._names and self._rows >= _FEW_ROWS:
-            names = ", ".join(map(repr, self._names))
+            names = few_of([*map(repr, self._names)])
             log.warning(
-                "%s: null in all of the first %s records. Do the records spell it so?", names, f"{self._rows:,}"
+                "fields that were null in all of the first %s records: %s. Check whether the records name them differently",
+                f"{self._rows:,}",
+                names,
             )
             self._names = []
 

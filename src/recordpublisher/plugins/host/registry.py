@@ -106,7 +106,7 @@ class NameTable(Generic[T]):
                 )
                 return
             self._clashes[claim.name.lower()] = (
-                f"the {self.kind} '{claim.name}' is claimed by {known.owner} (plugin '{known.owner.plugin}') and by "
+                f"the {self.kind} '{claim.name}' is registered by {known.owner} (plugin '{known.owner.plugin}') and by "
                 f"{claim.owner} (plugin '{claim.owner.plugin}'); {_way_to_one(known.owner, claim.owner)}"
             )
 

@@ -23,9 +23,7 @@ from ..archived_shards import HIDDEN, SHARDS
 
 STAGED, ENTRIES = "staged", "entries"
 DELTA_LOG = "_delta_log"
-IN_A_TABLE = (
-    "it is the folder of a table of Delta or Iceberg, and who reads all Parquet files below it would read rows of both"
-)
+IN_A_TABLE = "it is the folder of a table of Delta or Iceberg, and a reader of all Parquet files below it would read the rows of both"
 EARLIER_FOLDERS = ("subtasks", "workers")
 """Folders in which versions before 26 November 2026 stored their positions."""
 FileName = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$)).+$")]

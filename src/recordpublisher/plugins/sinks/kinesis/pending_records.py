@@ -112,7 +112,7 @@ def rejection_reason(record: PendingRecord, max_record_bytes: int) -> str | None
     if not _is_unicode(record.partition_key):
         return f"its partition key {record.partition_key!a} has half a surrogate pair, which is not valid UTF-8"
     if record.size > max_record_bytes:
-        return f"data and key have {record.size} bytes, the stream accepts {max_record_bytes} (MaxRecordSizeInKiB)"
+        return f"data and key have {record.size} bytes, but the stream accepts at most {max_record_bytes} (MaxRecordSizeInKiB)"
     explicit = record.explicit_hash_key
     if explicit is not None and not _is_hash_key(explicit):
         return f"its explicit hash key is {short_key(explicit)}, but must be a decimal number from 0 to 2^128 - 1"

@@ -433,7 +433,9 @@ def _end_all(end: Callable[[Producer], None]) -> None:
         try:
             end(producer)
         except Exception as error:
-            message = "at exit, the producer of %s: %s: %s"  # without a traceback, which would only show the exit
+            message = (
+                "at exit, the producer of %s failed: %s: %s"  # without a traceback, which would only show the exit
+            )
             log.error(message, producer.stream, type(error).__name__, error)  # noqa: TRY400
 
 

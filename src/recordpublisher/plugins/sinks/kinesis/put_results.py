@@ -113,7 +113,7 @@ def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry
     Records that exceed the new limit (`largest`, in bytes) count as refused. The other records are sent again.
     """
     refused = PutResult(
-        error_code=VALIDATION_EXCEPTION, error_message=f"the stream accepts {largest} bytes now: {error}"
+        error_code=VALIDATION_EXCEPTION, error_message=f"the stream now accepts at most {largest} bytes: {error}"
     )
     others = PutResult(error_code=NOT_SENT, error_message=str(error))
     return [refused if size_of(entry.data, entry.partition_key) > largest else others for entry in entries]

@@ -73,8 +73,8 @@ class NewestRecords:
             known_stream, known_newest = noted[key]
             if known_stream != stream:
                 reason = (
-                    f"stream '{known_stream}' has a record of its key, and numbers of two streams cannot be compared: add 'stream' "
-                    f"to {SQL_KEY.key}"
+                    f"the stream '{known_stream}' has a record with the same key, but sequence numbers of two streams cannot be compared: "
+                    f"add 'stream' to {SQL_KEY.key}"
                 )
                 rejected.append(Row(row.batch, row.index, {}, reason))
             elif known_newest == newest:

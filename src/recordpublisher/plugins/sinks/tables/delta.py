@@ -41,6 +41,7 @@ from recordpublisher.publishers.properties.sink_properties import (
     TABLE_BYTES,
     TABLE_COLUMNS,
 )
+from recordpublisher.publishers.safe_text import few_of
 
 from ..archived_shards import HIDDEN
 from ..unfinished_uploads import UnfinishedUploads
@@ -332,16 +333,17 @@ def _refusal(table: DeltaTable) -> str | None:
     """Return why a writer that only adds files must not write to this table; None if it may."""
     protocol, settings = table.protocol(), table.metadata().configuration
     if unknown := sorted({*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _KNOWN):
-        names = ", ".join(unknown)
+        names = few_of(unknown)
         return f"the table has features that this sink does not keep: {names}. Drop them from the table, or write to another table"
     if settings.get("delta.columnMapping.mode", "none") != "none":
-        return "the table has column mapping, under whose names this sink does not write; write to a table without it"
+        return "the table has column mapping, which this sink does not support; write to a table without it"
     if constraints := [name for name in settings if name.startswith("delta.constraints.")]:
-        names = ", ".join(name.removeprefix("delta.constraints.") for name in constraints)
+        names = few_of([name.removeprefix("delta.constraints.") for name in constraints])
         return f"the table has CHECK constraints, which this sink does not check: {names}; drop them from the table (DROP CONSTRAINT)"
     for field in table.schema().fields:
         if not field.nullable:
-            return f"the column {field.name!r} is NOT NULL, and rows may have no value; ALTER COLUMN {field.name} DROP NOT NULL"
+            remedy = f"run ALTER TABLE ... ALTER COLUMN {field.name} DROP NOT NULL"
+            return f"the column {field.name!r} is NOT NULL, but rows may have no value for it; {remedy}"
         if rules := [name for name in field.metadata if name.startswith(_RULES)]:
             return f"the column {field.name!r} has {', '.join(rules)}, which this sink does not keep; write to a table without it"
     return None

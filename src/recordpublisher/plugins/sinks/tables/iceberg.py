@@ -427,7 +427,8 @@ def _refusal(table: Table) -> str | None:
     """Return why rows cannot be added, or None. A required column is a reason, because records may have no value for it."""
     for field in table.schema().fields:
         if field.required:
-            return f"the column {field.name!r} is required, and rows may have no value; ALTER COLUMN {field.name} DROP NOT NULL"
+            remedy = f"run ALTER TABLE ... ALTER COLUMN {field.name} DROP NOT NULL"
+            return f"the column {field.name!r} is required, but rows may have no value for it; {remedy}"
     return None
 
 

@@ -15,6 +15,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.safe_text import few_of
 
 from .table_folder import TableFolder
 
@@ -217,6 +218,6 @@ def check_columns(
         if is_other or name not in there:
             missing.append(name)
     if missing and columns == "FIXED":
-        reason = f"{table} has no column {', '.join(map(repr, missing))}"
+        reason = f"{table} has no column {few_of([*map(repr, missing)])}"
         raise ConfigurationError(declared.key, columns, "EVOLVE, which adds columns", reason=reason)
     return missing
