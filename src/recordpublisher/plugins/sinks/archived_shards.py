@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"[A-Za-z0-9.-]{1,100}")
 
 
 class ArchivedShards:
-    """Decides the range of each archived file, and collects what must be stored about shards.
+    """Decides the range of each archived file, and collects the documents of shards that must be stored.
 
     Sequence numbers of Kinesis have gaps, so two files cannot show by their records whether one is missing between them. Therefore each
     file's range begins where the shard's last range ended, or at the position from which the shard's reader started.

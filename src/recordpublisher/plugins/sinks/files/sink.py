@@ -84,7 +84,7 @@ class FileSink(ArchivingSink):
         self._keep([])
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
-        """Return the content that waits for the checkpoint, and its bytes in memory. Called on the event loop.
+        """Return the form of a batch that waits for the checkpoint, and its size in memory (bytes). Called on the event loop.
 
         The default is the batch itself. Subclasses may return a smaller form.
         """

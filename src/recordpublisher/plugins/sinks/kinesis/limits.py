@@ -154,9 +154,9 @@ class OutstandingRecords:
     def update_limits(self, shards: int) -> None:
         """Compute the limits for this number of shards.
 
-        If the limit function fails, the last limit is kept.
+        If the user's function `queue_limit` fails, the last limit is kept.
 
-        Raises: the error of the first call of the limit function; ConfigurationError if it does not return a number of at least 1.
+        Raises: the error of the first call of `queue_limit`; ConfigurationError if it does not return a number of at least 1.
         """
         self._shards = shards
         default = min(MAX_DEFAULT_BYTES, BYTES_PER_SHARD * shards)

@@ -71,7 +71,7 @@ class PendingRecord(msgspec.Struct, gc=False):
 
     @property
     def hash_key(self) -> int:
-        """The number that decides the shard."""
+        """Number that decides the shard: the explicit hash key, or else the hash of the partition key."""
         return hash_key_of(self.partition_key, self.explicit_hash_key)
 
 
@@ -172,7 +172,7 @@ class AwaitedRecords:
                 future.set_result(None)
 
     def fail(self, record: PendingRecord, error: BaseException) -> bool:
-        """Raise the error in the call that waits for a record. Return False if no call does."""
+        """Raise the error in the call that waits for a record. Return False if no call waits for it."""
         future = self._futures.get(id(record))
         if future is None or future.done():
             return False
@@ -306,7 +306,8 @@ class FailedRecords:
     def give_up(self, record: PendingRecord, code: str, message: str) -> None:
         """Report user records whose retries are used up. In a job with `failOnError` they end the sink.
 
-        The call that waits for a record gets the error. Without a callback only a `flush` that has waited for the record raises too.
+        The call that waits for a record gets the error. Without a callback, a `flush` that has waited for the record raises an error as
+        well.
         """
         for user_record in record.user_records:
             failed = _failed_record(user_record, code, message)

@@ -574,7 +574,7 @@ class RecordSending:
         self._outstanding.update_limits(shard_map.open_count)
 
     def _complete_misrouted(self, aggregate: PendingRecord, shard_id: str, shard_map: ShardMap) -> None:
-        """Acknowledge the parts that belong to the shard, and send the others again.
+        """Acknowledge the parts of an aggregate that belong to the shard `shard_id`, and send the other parts again.
 
         Readers drop a part whose hash key lies outside the range of the shard that has the aggregate, unless keys do not decide the shard
         (S4).

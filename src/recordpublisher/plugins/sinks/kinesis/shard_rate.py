@@ -38,7 +38,7 @@ UNCONTESTED_SECONDS = 5.0
 
 
 UNCONTESTED_INCREASE = 0.1
-"""Without a refusal for five seconds the rate grows by a tenth a second, since the other producers write less than before."""
+"""Without a refusal for five seconds the rate grows by a tenth of itself each second, because other producers write less than before."""
 
 
 FREQUENT_REFUSALS = 5.0
@@ -69,7 +69,7 @@ RARE_BURST = 0.025
 
 
 FREQUENT_BURST_SECONDS = 0.04
-"""Time between calls while refusals are frequent. Other producers take little between two such calls."""
+"""Time between calls while refusals are frequent. Other producers use up little of the shard's limit between two such calls."""
 
 
 BURST_JITTER = 0.5
