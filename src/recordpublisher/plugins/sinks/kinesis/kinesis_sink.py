@@ -133,7 +133,6 @@ class KinesisSink(OnlyAsyncWith, Sink):
         - `partition_key`: 1 to 256 characters.
         - `explicit_hash_key`: a decimal number below 2^128, which decides the shard instead of the partition key.
         - `context`: anything, such as the number of a line. If the record cannot be put, its `FailedRecord` has this object.
-
         - `wait`: return when the record is acknowledged, and not when it is accepted. The record is sent no sooner: it shares calls with
           others. A call that is cancelled while it waits (`asyncio.timeout`) leaves the record in the sink, which may still put it.
 
@@ -221,7 +220,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         """
         self._is_of_program = self._writer.is_open
         if self._is_of_program:
-            await self._writer.open()  # Raises.
+            await self._writer.open()  # Raises the SinkError of a sink that is open already.
         self._context = context
         self._begin_job()
         if self._stream in context.streams:

@@ -433,9 +433,8 @@ def _end_all(end: Callable[[Producer], None]) -> None:
         try:
             end(producer)
         except Exception as error:
-            message = (
-                "at exit, the producer of %s failed: %s: %s"  # without a traceback, which would only show the exit
-            )
+            # Without a traceback, which would only show the exit.
+            message = "at exit, the producer of %s failed: %s: %s"
             log.error(message, producer.stream, type(error).__name__, error)  # noqa: TRY400
 
 

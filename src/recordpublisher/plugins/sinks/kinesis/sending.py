@@ -463,7 +463,7 @@ class RecordSending:
 
         expired = queue.remove_while(is_used_up, GIVEN_UP_PER_CALL)
         held: list[PendingRecord] = []
-        # Only behind records that are given up too, so that those of a key are given up in their order.
+        # A held record is given up only with the earlier records of its key, so that the records of a key are given up in order.
         if self._order is not None:
             given_up = [*(each.record for each in outcome.given_up), *expired]
             for of_key in self._order.held_of(given_up).values():
