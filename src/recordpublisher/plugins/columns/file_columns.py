@@ -179,7 +179,7 @@ class InferredColumns(FileColumns):
         return start if seen is None else start._made(there, start._grow_shape(seen))
 
     def complete(self) -> InferredColumns:
-        """Return these columns, and those of `kinds` that are missing, each with the first of its allowed types."""
+        """Return the columns of this object, and each missing column of `kinds` with the first of its allowed types."""
         return self._made(self.kept, self._grow_shape({}))
 
     def _made(self, there: pa.Schema, shape: dict[str, Shape] | None = None) -> InferredColumns:

@@ -187,7 +187,7 @@ class PartitionPart(NamedTuple):
 
 
 def type_at(schema: pa.Schema, path: str) -> pa.DataType | None:
-    """Return the type of a column, or of the field at a path inside objects; None if there is none."""
+    """Return the type of a column, or of the field at a path inside objects; None if there is no such field."""
     return dict(_paths(schema)).get(path)
 
 

@@ -191,7 +191,8 @@ class FrameColumns:
         self.schema = pa.schema([*fields, *self.metadata])
 
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
-        """Return several batches as one.
+        """Return several batches as one Arrow batch.
+
 
         Raises: DeserializationError, which names the record and the field, if a value does not fit its column.
         """
@@ -277,7 +278,7 @@ class CheckedValues:
         self.decompressor = getattr(values, "decompressor", None)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the values of the wrapped deserializer. Raises: ValueError if one does not fit into its column."""
+        """Return the values of the wrapped deserializer. Raises: ValueError if a value does not fit its column."""
         values = self._values.values(batch)
         self._columns.check(batch.data if values is None else values)
         return values

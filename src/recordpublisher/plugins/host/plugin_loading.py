@@ -198,7 +198,7 @@ def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
 
 
 def _hook_that_adds_nothing(plugin: object, hooks: Sequence[pluggy.HookCaller]) -> str:
-    """Return, in words, which function of the plugin would add no name although pluggy accepts it; "" if there is none."""
+    """Return, in words, which function of the plugin would add no name although pluggy accepts it; "" if no function does."""
     for hook in hooks:
         for each in hook.get_hookimpls():
             place, function = f"`{hook.name}` in {_module_of(each.function, plugin)}", each.function

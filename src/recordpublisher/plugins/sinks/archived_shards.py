@@ -187,7 +187,7 @@ class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.stream}/{self.id}"
 
     def united(self, newer: ShardDocument) -> ShardDocument:
-        """Return this document with the additions of a newer one. It keeps its parents, because a later listing may lack them."""
+        """Return this document with the additions of a newer one. The parents stay, because a later listing may lack them."""
         parents, open_ms = self.parents or newer.parents, self.open_ms if newer.open_ms is None else newer.open_ms
         return msgspec.structs.replace(self, parents=parents, open_ms=open_ms, end=newer.end or self.end)
 
@@ -304,7 +304,7 @@ def no_archive_of_fields() -> ConfigurationError:
 
 
 async def store_documents(store: ConditionalStore, documents: Sequence[ShardDocument]) -> None:
-    """Add the content of these documents to the stored ones. Several processes may call it at the same time, and repeat the call.
+    """Add the content of these documents to the stored ones. Several processes may make this call at the same time, and repeat it.
 
     Raises: StoreUnavailableError if the store cannot be reached now; StateError if a stored document cannot be read.
     """

@@ -149,7 +149,7 @@ class DynamoDbStore(ConditionalStore):
         before: str | None = None,
         consistent: bool = True,
     ) -> AsyncIterator[tuple[str, T]]:
-        """Return the names of the job's items, and what `parse` takes from each, sorted by name. Without a table there are none.
+        """Return the names of the job's items, and what `parse` takes from each, sorted by name. Without a table the result is empty.
 
         With `before`, the result may contain that name itself.
         """

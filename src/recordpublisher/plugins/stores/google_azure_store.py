@@ -104,7 +104,7 @@ class GoogleAzureStore(ConditionalObjects):
 
 
 class _Found(NamedTuple):
-    """A stored object. All fields are None if there is none.
+    """A stored object. All fields are None if there is no object.
 
     - `entry`: its value and ETag.
     - `write_id`: the id of the write that stored it.

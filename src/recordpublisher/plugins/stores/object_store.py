@@ -25,7 +25,7 @@ class ConditionalObjects(ConditionalStore):
         return await self._put(name, value, None)
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Put the object if the stored one still has the ETag `expected`, and return the new version."""
+        """Put the object if the stored object still has the ETag `expected`, and return the new version."""
         return await self._put(name, value, expected)
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
@@ -42,7 +42,7 @@ class ConditionalObjects(ConditionalStore):
 
     @abstractmethod
     async def _put(self, name: str, value: bytes, expected: str | None) -> str:
-        """Put the object if the stored one has the ETag `expected`, or for None, if there is no object."""
+        """Put the object if the stored object has the ETag `expected`, or if `expected` is None and there is no object."""
 
     @abstractmethod
     async def _delete(self, name: str) -> None:

@@ -56,7 +56,7 @@ class Folder(msgspec.Struct, frozen=True):
     partitions: list[str]
 
     async def agree(self, schema: pa.Schema, *, may_change: bool) -> None:
-        """Compare columns with the columns of the files in the folder, and store the new ones.
+        """Check that the columns `schema` fit the columns of the files in the folder, and store new columns.
 
         Several processes may do so at the same time.
 

@@ -69,7 +69,7 @@ class StagedFiles:
         return IN_A_TABLE if any((self._path / "metadata").glob("*.metadata.json")) else None
 
     async def stage(self, life: str, number: int, files: StagedItem) -> tuple[list[StagedFile], int]:
-        """Write the files into the hidden folder. Return the hidden path and the name of each one, and their bytes in total.
+        """Write the files into the hidden folder. Return the hidden path and the name of each file, and the bytes of all files.
 
         The hidden paths are unique. Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run is
         gone, because a process that has replaced this one deletes the folder.

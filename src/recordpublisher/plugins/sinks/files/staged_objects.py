@@ -61,7 +61,7 @@ class StagedObjects:
         return None
 
     async def stage(self, life: str, number: int, files: StagedItem) -> tuple[list[StagedFile], int]:
-        """Upload the files as hidden objects. Return the hidden path and the name of each one, and their bytes in total.
+        """Upload the files as hidden objects. Return the hidden path and the name of each file, and the bytes of all files.
 
         Raises: StateError if a file cannot be written to the local disk or uploaded; StoreUnavailableError if a retry may help.
         """
@@ -84,7 +84,8 @@ class StagedObjects:
         return staged, sum(sizes)
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Copy the hidden objects to their final names, then delete the hidden ones. Return the files of which neither object exists.
+        """Copy the hidden objects to their final names, then delete the hidden ones. Return the files that have neither a hidden nor a final
+        object.
 
         Another process may do the same at the same time. If the final name is taken by an object with other content, the copy gets another
         name.

@@ -188,11 +188,11 @@ class KinesisSink(OnlyAsyncWith, Sink):
         await self._writer.close(is_of_job=bool(self._context.streams))
 
     def metrics(self) -> dict[str, Any]:
-        """Return `outstandingRecordsCount`, `backpressureCycles` and others as plain values; see docs/reference/kinesis-sink-metrics.md."""
+        """Return the counters and gauges, such as `outstandingRecordsCount`, by name; see docs/reference/kinesis-sink-metrics.md."""
         return self._writer.metrics()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the sink puts no records, in plain words. Empty if it can put them.
+        """Return in plain words why the sink puts no records. The list is empty if the sink can put records.
 
         The sink is not ready if it is not open, if an error has ended it, or if its calls have failed for ten seconds (or for
         `flink.job.max.outage`, if shorter). After failed calls it is not ready until the service responds again, even if no record is left.

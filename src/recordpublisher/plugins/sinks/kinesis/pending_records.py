@@ -147,7 +147,7 @@ class FailedRecord:
 
 
 class AwaitedRecords:
-    """Knows which calls of `put` wait for the acknowledgement of their record. It has one future for each, until the call returns."""
+    """Knows which calls of `put` wait for the acknowledgement of their record. Each of these calls has a future until it returns."""
 
     def __init__(self) -> None:
         self._futures: dict[int, asyncio.Future[None]] = {}

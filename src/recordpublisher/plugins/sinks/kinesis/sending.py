@@ -662,7 +662,7 @@ def take_next_request(
 
 
 def _ready(queues: Iterable[TargetShardQueue], now: float) -> tuple[list[TargetShardQueue], float]:
-    """Return the queues that may send now, and the time when the next of the other queues may send."""
+    """Return the queues that may send now, and the time at which the first of the other queues may send."""
     waiting = [queue for queue in queues if queue.records and queue.may_send]
     ready = [queue for queue in waiting if queue.next_send_at <= now + COALESCE_SECONDS]
     later = [queue.next_send_at for queue in waiting if queue.next_send_at > now + COALESCE_SECONDS]

@@ -176,7 +176,7 @@ class TargetShardQueue:
 
     @property
     def burst_bytes(self) -> int:
-        """Bytes that one call may carry; a larger record goes alone."""
+        """Bytes that one call may carry. A larger record is sent alone."""
         return int(self.rate_limit.bytes_per_second * self._burst_limit_seconds)
 
     def add(self, record: PendingRecord, now: float) -> None:

@@ -74,7 +74,7 @@ class HandledPositions:
         return {**state, "shards": {key: entry for key, entry in handled.items() if entry is not None}}
 
     def unhandled(self) -> dict[str, UnfinishedShard]:
-        """Return the unhandled records of each shard that has any, including those that are left to its next reader."""
+        """Return how many records are unhandled in each shard that has such records, including those left to its next reader."""
         return {
             key: shard.unhandled() for key, shard in self._shards.items() if shard.batches or shard.left is not None
         }
@@ -171,7 +171,7 @@ class ShardProgress:
         """The records that were dropped here. They are not handled until the next reader handles them. None if there are none."""
 
     def unhandled(self) -> UnfinishedShard:
-        """Return the records that are not handled. Call it only if there are any."""
+        """Return how many records are not handled, and when the oldest arrived. Call this only if there are such records."""
         oldest_ms = [self.batches[0].oldest_unhandled_ms()] if self.batches else []
         left = () if self.left is None else (self.left,)
         records = sum(batch.remaining for batch in self.batches) + sum(each.records for each in left)

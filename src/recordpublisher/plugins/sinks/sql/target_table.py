@@ -492,7 +492,7 @@ def widen_column(connection: Connection, table: Table, name: str, of: types.Type
 
 
 def why_no_column(dialect: Dialect, name: object, columns: Collection[str]) -> str:
-    """Return why a table with these columns cannot have another one of this name; an empty text if it can."""
+    """Return why a table with these columns cannot have another column of this name; an empty text if it can."""
     if not isinstance(name, str) or not name:  # A function of the user may make objects whose names are not texts.
         return "its name is empty" if name == "" else "its name is not a text"
     is_postgresql = dialect.name == "postgresql"

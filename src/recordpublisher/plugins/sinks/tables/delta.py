@@ -270,7 +270,7 @@ class DeltaLakeTable(LakeTable):
         return msgspec.json.encode(found).decode()
 
     def last_number(self, loaded: DeltaTable, writer: str) -> int:
-        """Return the number of a writer's last commit, from the log; 0 if there is none. It survives the cleanup of the log."""
+        """Return the number of a writer's last commit, from the log; 0 if there is none. The number survives the cleanup of the log."""
         return loaded.transaction_version(writer) or 0
 
     def writers(self, loaded: DeltaTable) -> Collection[str]:

@@ -217,7 +217,7 @@ class IcebergTable(LakeTable):
         return str(self.load().location())
 
     def live_files(self, loaded: Table) -> Mapping[str, bool]:
-        """Return the files of the current snapshot. Raises: StateError if one is outside of the table's folder."""
+        """Return the files of the current snapshot. Raises: StateError if a file is outside of the table's folder."""
         folder, found = f"{loaded.location().rstrip('/')}/", dict[str, bool]()
         for task in self._called(lambda _: list(loaded.scan().plan_files())):
             path = task.file.file_path

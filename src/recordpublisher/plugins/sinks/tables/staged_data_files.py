@@ -327,7 +327,7 @@ class RangeProof(msgspec.Struct, frozen=True):
 
     @classmethod
     def parsed(cls, name: str) -> RangeProof | None:
-        """Return the proof in the name of a file, or None if the name is not one."""
+        """Return the proof in the name of a file, or None if the name has no proof."""
         if (found := _PROOF.fullmatch(name)) is None:
             return None
         after, through, part, parts, file, rows = found.groups()
