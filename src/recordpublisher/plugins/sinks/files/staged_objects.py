@@ -84,8 +84,7 @@ class StagedObjects:
         return staged, sum(sizes)
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Copy the hidden objects to their final names, then delete the hidden ones. Return the files that have neither a hidden nor a final
-        object.
+        """Copy the hidden objects to their final names, then delete the hidden objects. Return the files that have neither.
 
         Another process may do the same at the same time. If the final name is taken by an object with other content, the copy gets another
         name.
