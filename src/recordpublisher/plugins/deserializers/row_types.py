@@ -134,7 +134,7 @@ class _Parser:
     def _plain(self, name: str) -> Any:
         known = _OTHER_NAMES.get(name, name)
         if known not in PLAIN and name not in _DECIMALS:
-            raise self._error(f"the types are {VALID_TYPES}" if name else "a type is expected")
+            raise self._error(f"one of the types {VALID_TYPES} is expected" if name else "a type is expected")
         numbers: list[int] = []
         if (name in _DECIMALS or known in ("STRING", "BINARY")) and self._skip_if_next("("):
             numbers.append(self._number())
@@ -143,7 +143,8 @@ class _Parser:
             self._expect(")")
         if name in _DECIMALS:
             if not numbers:
-                raise self._error("a decimal needs its digits, as in DECIMAL(12, 2)")
+                self._next()
+                raise self._error("digits of a decimal, as in DECIMAL(12, 2), are expected")
             return decimal_annotation(numbers[0], numbers[1] if len(numbers) > 1 else 0)
         if known == "STRING" and numbers:  # For example VARCHAR(10).
             return Annotated[str, msgspec.Meta(max_length=numbers[0])]
@@ -175,7 +176,8 @@ class _Parser:
             " ".join(self._tokens[: self._place - 1][-8:]),
             self._tokens[min(self._place, len(self._tokens)) - 1],
         )
-        return ValueError(f"{expected} after '{before}', and {repr(found) if found else 'the end'} found")
+        place = f"after '{before}'" if before else "at the beginning"
+        return ValueError(f"{expected} {place}, but {f'{found!r} was found' if found else 'the text ends there'}")
 
 
 def type_of_json_schema(schema: Any) -> Any:

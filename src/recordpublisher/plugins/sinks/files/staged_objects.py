@@ -84,10 +84,10 @@ class StagedObjects:
         return staged, sum(sizes)
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Copy the hidden objects to their final names, then delete the hidden objects. Return the files that have neither.
+        """Copy the hidden objects to their final names, then delete the hidden objects.
 
-        Another process may do the same at the same time. If the final name is taken by an object with other content, the copy gets another
-        name.
+        Return the files that have neither a hidden object nor a final one. Another process may do the same at the same time. If the final
+        name is taken by an object with other content, the copy gets another name.
         """
         missing: list[StagedFile] = []
 
