@@ -196,7 +196,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
 
         The sink is not ready if it is not open, if an error has ended it, or if its calls have failed for ten seconds (or for
         `flink.job.max.outage`, if shorter). After failed calls it is not ready until the service responds again, even if no record is left.
-        If a put fails once more in the ten minutes after that, it is not ready at once.
+        If a put fails again in the ten minutes after that, the sink is immediately not ready.
         """
         reason = self.why_not_put(FAILED_READ_LIMIT_MS / 1000)
         return [] if reason is None else [f"{self.destination()}: {reason}"]

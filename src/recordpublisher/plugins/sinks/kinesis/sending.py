@@ -422,7 +422,7 @@ class RecordSending:
         """Call the service until it responds, because a server that is not ready may get no requests, and then puts no records.
 
         Puts may still fail after the service has responded. Therefore the outage is remembered: the server is ready until a put fails, and
-        then it is not ready at once, without another ten seconds of failures.
+        from then on not ready, without another ten seconds of failures.
         """
         while self._failing and self._responded_at is None and self._failures.error is None:
             await asyncio.sleep(READY_AFTER_SECONDS * random.uniform(1.0, 1.2))  # noqa: S311 - jitter
