@@ -89,8 +89,8 @@ def test_a_name_claimed_twice_is_one_line_that_names_both(tmp_path):
     done = command("plugins", path=tmp_path)
 
     assert done.returncode == 0
-    (line,) = [line for line in done.stdout.splitlines() if "is claimed by" in line]
-    assert line.startswith("  the publisher 'efo' is claimed by recordpublisher ")
+    (line,) = [line for line in done.stdout.splitlines() if "is registered by" in line]
+    assert line.startswith("  the publisher 'efo' is registered by recordpublisher ")
     assert "and by taker 0.3 (plugin 'mine')" in line
 
 

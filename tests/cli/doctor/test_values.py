@@ -89,7 +89,7 @@ async def test_what_would_be_added_or_left_out_is_said_and_nothing_is_changed(tm
     table = {"flink.sink.sql.table": "records"}
     job = sql(tmp_path, "CREATE TABLE records (country TEXT)", **table)
 
-    assert (await found(**job))["sink: values"] == ("ok", "records has no column for price, which is not stored")
+    assert (await found(**job))["sink: values"] == ("ok", "records does not store fields without a column: price")
     evolving = await found(**job, **{"flink.sink.sql.columns": "EVOLVE"})
     assert evolving["sink: values"] == ("ok", "records is there")
     engine = create_engine(job["flink.sink.sql.uri"])

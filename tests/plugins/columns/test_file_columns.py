@@ -56,7 +56,7 @@ def test_a_field_that_is_null_in_the_first_thousand_records_is_told_once(caplog)
         assert bool(caplog.records) == (group >= 9)
 
     assert [each.getMessage() for each in caplog.records] == [
-        "'ordr': null in all of the first 1,000 records. Do the records spell it so?"
+        "fields that were null in all of the first 1,000 records: 'ordr'. Check whether the records name them differently"
     ]
 
 

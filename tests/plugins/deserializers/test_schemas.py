@@ -213,7 +213,7 @@ def test_a_schema_beside_a_class_is_refused(monkeypatch):
 
 @pytest.mark.parametrize(
     ("schema", "reason"),
-    [("id BIGINTT", "'BIGINTT' found"), ("missing.avsc", "No such file"), ("missing.json", "No such file")],
+    [("id BIGINTT", "'BIGINTT' was found"), ("missing.avsc", "No such file"), ("missing.json", "No such file")],
 )
 def test_a_schema_that_cannot_be_read_is_refused_when_the_job_is_made(monkeypatch, schema, reason):
     install(monkeypatch, {"a": []})

@@ -224,7 +224,7 @@ def test_a_name_claimed_twice_names_both_distributions(install):
 
     registry = load_registry()
 
-    with pytest.raises(PluginError, match=r"'lines' is claimed by first-lines 1\.1 .* and by second-lines 2\.2"):
+    with pytest.raises(PluginError, match=r"'lines' is registered by first-lines 1\.1 .* and by second-lines 2\.2"):
         registry.publishers.get("LINES", KEY)
     assert registry.publishers.get("POLLING", KEY)
 
@@ -282,7 +282,7 @@ def test_a_plugin_that_fails_or_clashes_is_one_warning_for_jobs_that_do_not_use_
         warn_of_broken_plugins(load_registry())
 
     assert [line for line in caplog.messages if "of rude 1.0 was not loaded" in line] == caplog.messages[:1]
-    assert "claimed by first-lines 1.1" in caplog.messages[1]
+    assert "registered by first-lines 1.1" in caplog.messages[1]
     assert len(caplog.messages) == 2
 
 
@@ -309,7 +309,7 @@ def test_a_folder_that_hides_a_package_is_named(tmp_path, monkeypatch):
 def test_the_name_of_a_built_in_cannot_be_taken(install):
     install("my-polling", FACTORY.format(name="polling"))
 
-    with pytest.raises(PluginError, match=r"claimed by recordpublisher .* and by my-polling 1\.0"):
+    with pytest.raises(PluginError, match=r"registered by recordpublisher .* and by my-polling 1\.0"):
         load_registry().publishers.get("POLLING", KEY)
 
 

@@ -139,7 +139,7 @@ def test_c2_a_wrong_column_beside_a_schema_is_named_with_what_is_valid(types, wo
         ),
         ("a STRUCT<b: ARRAY<TIME>>", "is 'a.b[] TIME': Spark cannot read a column of type TIME. Valid: a.b[] STRING"),
         ("infer", "before it reads; recordpublisher tail STREAM --no-follow --format schema prints the columns"),
-        ("id BIGINTT", "'BIGINTT' found"),
+        ("id BIGINTT", "'BIGINTT' was found"),
         ("Stream BIGINT", "its name differs from that of column 'Stream' in case only"),
     ],
 )

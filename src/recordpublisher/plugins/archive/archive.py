@@ -398,7 +398,7 @@ class _Folder:
 
 class _Objects:
     def __init__(self, uri: str, properties: Properties, order_of: OrderOf) -> None:
-        from recordpublisher.plugins.stores.object_storage import ObjectLocation
+        from recordpublisher.plugins.stores.obstore_client import ObjectLocation
 
         self.place = uri.rstrip("/")
         self._properties, self._order_of = properties, order_of
@@ -411,7 +411,7 @@ class _Objects:
         return shards, conditional_store_of(f"{self.place}/{HIDDEN}/{ENTRIES}", key, properties)
 
     async def paths(self, prefix: str) -> list[str]:
-        from recordpublisher.plugins.stores.object_storage import as_state_errors
+        from recordpublisher.plugins.stores.obstore_client import as_state_errors
 
         await self._objects.refresh()
         with as_state_errors(self.place):
@@ -424,7 +424,7 @@ class _Objects:
         return await _opened(await self._content(path), f"{self.place}/{path}", self._order_of)
 
     async def _content(self, path: str) -> bytes:
-        from recordpublisher.plugins.stores.object_storage import as_state_errors
+        from recordpublisher.plugins.stores.obstore_client import as_state_errors
 
         async with self._slots:
             await self._objects.refresh()

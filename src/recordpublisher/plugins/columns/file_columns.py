@@ -70,9 +70,10 @@ class FileColumns:
         self.schema = self._columns.schema.append(_VALUE) if self._has_text else self._columns.schema
 
     def rows(self, batches: Sequence[RecordBatch], rejected: list[RejectedRecord]) -> list[pa.RecordBatch]:
-        """Return the records as few Arrow batches, and add each record that does not fit the columns to `rejected`.
+        """Return the records as Arrow batches, and add each record that does not fit the columns to `rejected`.
 
-        A batch that does not fit is halved until each bad record is alone, so a good batch costs one conversion.
+        All batches are converted into one. If a record does not fit, each batch is converted alone, and a bad one is halved until the
+        record is alone.
         """
         try:
             return [self._together(batches)]
@@ -88,7 +89,7 @@ class FileColumns:
             return [rows for half in halves for rows in self.rows([half], rejected)]
 
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
-        """Return several batches as one. Raises: DeserializationError, which names the record, if one does not fit."""
+        """Return several batches as one Arrow batch. Raises: DeserializationError, which names the record, if a record does not fit."""
         rejected: list[RejectedRecord] = []
         rows = self.rows(batches, rejected)
         for record, reason in rejected:
@@ -112,7 +113,10 @@ class FileColumns:
 
 
 class InferredColumns(FileColumns):
-    """The columns of a shape (`deserializers/schemas.py`), then the metadata. An instance does not change: `grown_by` makes a new one."""
+    """The columns inferred from JSON, then the metadata. An instance does not change: `grown_by` returns a new one.
+
+    The fields and their types are given as a *shape*, which `deserializers/schemas.py` describes.
+    """
 
     def __init__(
         self,
@@ -124,14 +128,14 @@ class InferredColumns(FileColumns):
         has_metadata: bool = True,
         shape: dict[str, Shape] | None = None,
     ) -> None:
-        """Derive the columns from a table, or take them from `shape`.
+        """Derive the columns from those of a table, or from `shape` if it is given.
 
         - `there`: the columns of the table.
         - `reserved`: names that no field may have, such as the names of partitions.
         - `check_rows`: raises ValueError for rows that the sink refuses.
         - `kinds`: the allowed types of each field that must be a column, by path; for example of fields by which files are partitioned.
-        - `has_metadata`: whether the metadata always are columns next to the fields. If not, a field may have the name of one.
-        - `shape`: the columns, if they are known already.
+        - `has_metadata`: whether the metadata are always columns. If not, a field may have the name of a metadata column.
+        - `shape`: the shape of the fields, if it is known already.
         """
         self._given, self._kinds, self._has_metadata = check_rows, kinds or {}, has_metadata
         self._reserved = {*reserved, *(_METADATA.names if has_metadata else ())}
@@ -167,15 +171,15 @@ class InferredColumns(FileColumns):
         return seen if batches and self._grow_shape(seen) != self.shape else None
 
     def grown_by(self, seen: Mapping[str, Shape] | None, there: pa.Schema) -> InferredColumns:
-        """Return the columns for a table that has the columns `there`: these, and one for each field of `seen` that the table lacks.
+        """Return the columns `there` of a table, and a new column for each field of the shape `seen` that the table lacks.
 
-        If `seen` is None, none is added, even for a field that must be a column.
+        If `seen` is None, no column is added, even for a field that must be a column (`kinds`).
         """
         start = self._made(there)
         return start if seen is None else start._made(there, start._grow_shape(seen))
 
     def complete(self) -> InferredColumns:
-        """Return these columns and the missing ones that must exist (`kinds`). A missing column gets the first of its allowed types."""
+        """Return the columns of this object, and each missing column of `kinds` with the first of its allowed types."""
         return self._made(self.kept, self._grow_shape({}))
 
     def _made(self, there: pa.Schema, shape: dict[str, Shape] | None = None) -> InferredColumns:
@@ -245,7 +249,7 @@ def no_columns() -> InferredColumns:
 
 
 def shape_of_type(kind: pa.DataType) -> Shape:
-    """Return the shape of a table's column; None if a column of this type cannot be written from JSON."""
+    """Return the shape of a table's column of the type `kind`, or None if JSON cannot be written into such a column."""
     types = pa.types
     if types.is_struct(kind):
         shapes = {kind.field(index).name: shape_of_type(kind.field(index).type) for index in range(kind.num_fields)}
@@ -263,7 +267,8 @@ def shape_of_type(kind: pa.DataType) -> Shape:
 
 
 def _seen(batches: Sequence[RecordBatch], *, leaves_out_deep: bool = False) -> Shape:
-    """Return the shape of all records.
+    """Return the shape that all records of the batches have together.
+
 
     `leaves_out_deep`: whether a record that is nested too deeply is left out. Otherwise it raises ValueError.
     """

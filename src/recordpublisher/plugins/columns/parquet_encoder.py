@@ -100,7 +100,7 @@ class ParquetOptions:
         return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
 
     def types_by_path(self) -> dict[str, Sequence[str]]:
-        """Return, by name, the types that an inferred field may have if files are sorted by the field.
+        """Return the allowed types of each inferred field by which files are sorted, by the field's name.
 
         The first type is used until values show another one.
         """
@@ -115,7 +115,7 @@ class ParquetOptions:
 
 
 def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the path in Parquet and the type of each column of plain values, including the fields inside objects, lists and maps."""
+    """Yield path and type of each column of plain values in Parquet, including the fields inside objects, lists and maps."""
     for field in fields:
         path, kind = inside + field.name, field.type
         if pa.types.is_struct(kind):

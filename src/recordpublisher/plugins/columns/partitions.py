@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import SCHEMA
 from recordpublisher.publishers.properties.sink_properties import PARTITIONS
+from recordpublisher.publishers.safe_text import few_of
 
 from .record_fields import DATA
 
@@ -72,7 +73,7 @@ class Partitions:
             if kind is None or not fits(kind):
                 what = f"has the type {kind}" if kind else "is not a column"
                 which = "a time" if part.form else "a text, a whole number, a boolean or a date"
-                names = ", ".join(path for path, kind in _paths(schema) if fits(kind))
+                names = few_of([path for path, kind in _paths(schema) if fits(kind)])
                 reason = f"{part.column!r} {what}; it must be {which}: {names}"
                 if kind is None and DATA in schema.names:
                     reason += f"; fields of the payload are columns only with {SCHEMA.key}, such as INFER"
@@ -83,11 +84,11 @@ class Partitions:
 
     @property
     def derived_names(self) -> list[str]:
-        """The names of the partitions whose values are derived from a column, and that are not a column themselves."""
+        """Names of the parts whose values are computed from a column, and are not a column of the rows."""
         return [part.name for part in self.parts if part.is_derived]
 
     def types_by_path(self) -> dict[str, Sequence[str]]:
-        """Return, by path, the types that an inferred field may have if a part uses the field.
+        """Return the allowed types of each inferred field that a part of the pattern uses, by the field's path.
 
         The first type is used until values show another one.
         """
@@ -176,7 +177,7 @@ class PartitionPart(NamedTuple):
 
     @property
     def is_derived(self) -> bool:
-        """Whether no column of the rows has these values: they are the text of a time, or a field inside an object."""
+        """Whether the values are computed, because no column of the rows has them: the text of a time, or a field inside an object."""
         return self.form is not None or "." in self.column
 
     @property
@@ -186,7 +187,7 @@ class PartitionPart(NamedTuple):
 
 
 def type_at(schema: pa.Schema, path: str) -> pa.DataType | None:
-    """Return the type of a column, or of the field at a path inside objects; None if there is none."""
+    """Return the type of a column, or of the field at a path inside objects; None if there is no such field."""
     return dict(_paths(schema)).get(path)
 
 

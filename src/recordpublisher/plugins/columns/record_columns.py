@@ -125,7 +125,7 @@ def instant_column(millis: Sequence[int], kind: pa.DataType = INSTANT) -> pa.Arr
 
 
 def cast_instants(millis: Sequence[int], kind: pa.DataType) -> pa.Array:
-    """Return the column of `instant_column`, in a third of the time, for callers that may import the large `pyarrow.compute`."""
+    """Return the same column as `instant_column`, in a third of the time, for callers that may import the large `pyarrow.compute`."""
     try:
         return _number_array(pa.timestamp("ms", kind.tz), array("q", millis)).cast(kind)
     except (pa.ArrowInvalid, OverflowError):  # One of the times does not fit.

@@ -30,13 +30,14 @@ from recordpublisher.consumer.typed_values import (
 )
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import few_of
 
 from .record_columns import INSTANT, RECORD_SCHEMA, arrow_columns, datetime_column
 from .record_fields import DATA
 
 log = logging.getLogger("recordpublisher.columns")
 _FEW_ROWS, _ENOUGH_ROWS = 100, 1_000
-"""At the end of a read with fewer records a null field says little. After the larger number a job need not wait for its end."""
+"""A read that ends with fewer records than the first number logs nothing. A job logs after the second number of records, before its end."""
 VALUE = "value"
 """The column of values without fields, such as numbers and lists."""
 _VALID = "a type of numbers, texts, bytes, times, lists, maps and objects of these"
@@ -56,6 +57,92 @@ _NAMED = {"TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "FLOA
 _GREATEST_FLOAT = 3.4028234663852886e38
 _OF_CONSTANTS = {str: pa.string(), int: pa.int64()}
 _LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType, inspect.CollectionType)
+
+
+class TypedColumns:
+    """The columns of values of one type, without metadata. `fields` has their names and Arrow types."""
+
+    def __init__(self, of: Any) -> None:
+        """Choose the columns of the type `of`. Raises: ConfigurationError, which names the field, if a field has no Arrow type."""
+        self._name, info = type_name(of), inspect.type_info(of)
+        fields = fields_of(info) or [TypedField(VALUE, info, _as_it_is)]
+        self._columns = [(field, self._column(field.type, f"$.{field.name}", (of,))) for field in fields]
+        self.fields = [pa.field(field.name, column.type) for field, column in self._columns]
+
+    def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
+        """Return an array for each field. Raises: ValueError, which names the field, if a value does not fit its column."""
+        return [self._array(field, column, values) for field, column in self._columns]
+
+    def _array(self, field: TypedField, column: _Column, values: Sequence[Any]) -> pa.Array:
+        try:
+            taken = column.convert_all(map(field.take, values))
+            return datetime_column(taken) if column.type == INSTANT else pa.array(taken, column.type)
+        except (pa.ArrowException, OverflowError, AttributeError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"field '{field.name}' of {self._name} does not fit the Arrow type {column.type}: {error}"
+            ) from error
+
+    def _column(self, info: Any, place: str, inside: tuple[Any, ...]) -> _Column:
+        """Return the column of a field.
+
+        - `place`: the path of the field, such as `$.address.country`.
+        - `inside`: the classes around the field. A class inside itself has no Arrow type.
+        """
+        named, info = column_type(info), type_without_none(info)
+        if named is not None or isinstance(info, inspect.DecimalType):
+            return self._named_column(named, info, place)
+        if type(info) in _KNOWN:
+            return _Column(_KNOWN[type(info)], _CONVERSIONS.get(type(info), _as_it_is))
+        if (constants := constants_of(info)) is not None:
+            return self._constants(constants, info, place)
+        if isinstance(info, _LISTS):
+            item = self._column(info.item_type, f"{place}[]", inside)
+            return _Column(pa.list_(item.type), item.convert_all)
+        if isinstance(info, inspect.DictType):
+            key, item = self._column(info.key_type, place, inside), self._column(info.value_type, f"{place}[]", inside)
+            return _Column(pa.map_(key.type, item.type), lambda value: _pairs(key, item, value))
+        return self._struct(info, place, inside)
+
+    def _named_column(self, named: str | None, info: Any, place: str) -> _Column:
+        """Return the column of the type that a field's annotation names. A Decimal whose annotation names none gets a column of 38 digits.
+
+        Raises: ConfigurationError if the named column type is not valid, or does not fit the field's type.
+        """
+        try:
+            digits = decimal_digits(named or "")
+        except ValueError as error:
+            raise ConfigurationError("deserializer", self._name, _VALID, reason=f"{place}: {error}") from error
+        if isinstance(info, inspect.DecimalType) and (digits or named is None):
+            return _decimal_column(*digits) if digits else _ANY_DECIMAL
+        takes = inspect.FloatType if named == "FLOAT" else inspect.IntType
+        if named not in _NAMED or not isinstance(info, takes):
+            valid = f"{', '.join(_NAMED)} of a number, or DECIMAL(p, s) of a Decimal"
+            raise ConfigurationError("deserializer", self._name, valid, reason=f"{place} names the column type {named}")
+        return _Column(_NAMED[named], _float_of_32_bits if named == "FLOAT" else _whole_number)
+
+    def _struct(self, info: Any, place: str, inside: tuple[Any, ...]) -> _Column:
+        # A class that contains itself would need a column of unlimited depth.
+        if (fields := fields_of(info)) is None or info.cls in inside:
+            raise self._refusal(info, place)
+        inside = (*inside, info.cls)
+        columns = {field.name: self._column(field.type, f"{place}.{field.name}", inside) for field in fields}
+
+        def convert(value: Any) -> dict[str, Any]:
+            return {field.name: columns[field.name].convert_all([field.take(value)])[0] for field in fields}
+
+        return _Column(pa.struct([(name, column.type) for name, column in columns.items()]), convert)
+
+    def _constants(self, constants: list[Any], info: Any, place: str) -> _Column:
+        kinds = set(map(type, constants))
+        if len(kinds) != 1 or (kind := _OF_CONSTANTS.get(kinds.pop())) is None:
+            raise self._refusal(info, place)
+        return _Column(kind, attrgetter("value") if isinstance(info, inspect.EnumType) else _as_it_is)
+
+    def _refusal(self, info: Any, place: str) -> ConfigurationError:
+        kind = type(info).__name__.removesuffix("Type")
+        what = getattr(getattr(info, "cls", None), "__name__", kind)
+        reason = f"{place} is {what}, for which Arrow has no column"
+        return ConfigurationError("deserializer", self._name, _VALID, reason=reason)
 
 
 def to_arrow(*batches: RecordBatch, into: Any = None) -> pa.RecordBatch:
@@ -104,7 +191,8 @@ class FrameColumns:
         self.schema = pa.schema([*fields, *self.metadata])
 
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
-        """Return several batches as one.
+        """Return several batches as one Arrow batch.
+
 
         Raises: DeserializationError, which names the record and the field, if a value does not fit its column.
         """
@@ -144,9 +232,11 @@ class FrameColumns:
 
 
 class NullFields:
-    """Logs once which fields were null in all of the first records, as a misspelt field is. It looks at columns, not at single records.
+    """Logs once which fields were null in all of the first records, because a misspelt field is always null.
 
-    - `names`: the fields. After the log line, or once each field had a value, it does nothing.
+    Whole columns are checked, not single records. After the log line, or once each field had a value, nothing more is checked.
+
+    - `names`: the fields to check.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -154,7 +244,7 @@ class NullFields:
         self._rows = 0
 
     def look_at(self, rows: pa.RecordBatch) -> None:
-        """Look at the columns of further records. Log if there were enough of them."""
+        """Check the columns of further records. Write the log line once enough records were checked."""
         if self._names:
             self._rows += len(rows)
             self._names = [name for name in self._names if rows.column(name).null_count == len(rows)]
@@ -162,11 +252,13 @@ class NullFields:
                 self.tell()
 
     def tell(self) -> None:
-        """Log the fields that were null so far, unless there were only a few records."""
+        """Log the fields that were null in all records so far, unless only a few records were checked."""
         if self._names and self._rows >= _FEW_ROWS:
-            names = ", ".join(map(repr, self._names))
+            names = few_of([*map(repr, self._names)])
             log.warning(
-                "%s: null in all of the first %s records. Do the records spell it so?", names, f"{self._rows:,}"
+                "fields that were null in all of the first %s records: %s. Check whether the records name them differently",
+                f"{self._rows:,}",
+                names,
             )
             self._names = []
 
@@ -186,7 +278,7 @@ class CheckedValues:
         self.decompressor = getattr(values, "decompressor", None)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the values of the wrapped deserializer. Raises: ValueError if one does not fit into its column."""
+        """Return the values of the wrapped deserializer. Raises: ValueError if a value does not fit its column."""
         values = self._values.values(batch)
         self._columns.check(batch.data if values is None else values)
         return values
@@ -195,92 +287,6 @@ class CheckedValues:
         """Let the wrapped deserializer prepare for the batch."""
         if isinstance(self._values, PreparedDeserializer):
             await prepare_values(self._values, batch)
-
-
-class TypedColumns:
-    """The columns of values of one type, without metadata. `fields` has their names and Arrow types."""
-
-    def __init__(self, of: Any) -> None:
-        """Choose the columns of the type `of`. Raises: ConfigurationError, which names the field, if a field has no Arrow type."""
-        self._name, info = type_name(of), inspect.type_info(of)
-        fields = fields_of(info) or [TypedField(VALUE, info, _as_it_is)]
-        self._columns = [(field, self._column(field.type, f"$.{field.name}", (of,))) for field in fields]
-        self.fields = [pa.field(field.name, column.type) for field, column in self._columns]
-
-    def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
-        """Return an array for each field. Raises: ValueError, which names the field, if a value does not fit its column."""
-        return [self._array(field, column, values) for field, column in self._columns]
-
-    def _array(self, field: TypedField, column: _Column, values: Sequence[Any]) -> pa.Array:
-        try:
-            taken = column.convert_all(map(field.take, values))
-            return datetime_column(taken) if column.type == INSTANT else pa.array(taken, column.type)
-        except (pa.ArrowException, OverflowError, AttributeError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"field '{field.name}' of {self._name} does not fit the Arrow type {column.type}: {error}"
-            ) from error
-
-    def _column(self, info: Any, place: str, inside: tuple[Any, ...]) -> _Column:
-        """Return the column of a field.
-
-        - `place`: the path of the field, such as `$.address.country`.
-        - `inside`: the classes around the field. A class inside itself has no Arrow type.
-        """
-        named, info = column_type(info), type_without_none(info)
-        if named is not None or isinstance(info, inspect.DecimalType):
-            return self._named_column(named, info, place)
-        if type(info) in _KNOWN:
-            return _Column(_KNOWN[type(info)], _CONVERSIONS.get(type(info), _as_it_is))
-        if (constants := constants_of(info)) is not None:
-            return self._constants(constants, info, place)
-        if isinstance(info, _LISTS):
-            item = self._column(info.item_type, f"{place}[]", inside)
-            return _Column(pa.list_(item.type), item.convert_all)
-        if isinstance(info, inspect.DictType):
-            key, item = self._column(info.key_type, place, inside), self._column(info.value_type, f"{place}[]", inside)
-            return _Column(pa.map_(key.type, item.type), lambda value: _pairs(key, item, value))
-        return self._struct(info, place, inside)
-
-    def _named_column(self, named: str | None, info: Any, place: str) -> _Column:
-        """Return the column of the type that a field's annotation names. A decimal that names none gets a column of 38 digits.
-
-        Raises: ConfigurationError if the named column type is not valid, or does not fit the field's type.
-        """
-        try:
-            digits = decimal_digits(named or "")
-        except ValueError as error:
-            raise ConfigurationError("deserializer", self._name, _VALID, reason=f"{place}: {error}") from error
-        if isinstance(info, inspect.DecimalType) and (digits or named is None):
-            return _decimal_column(*digits) if digits else _ANY_DECIMAL
-        takes = inspect.FloatType if named == "FLOAT" else inspect.IntType
-        if named not in _NAMED or not isinstance(info, takes):
-            valid = f"{', '.join(_NAMED)} of a number, or DECIMAL(p, s) of a Decimal"
-            raise ConfigurationError("deserializer", self._name, valid, reason=f"{place} names the column type {named}")
-        return _Column(_NAMED[named], _float_of_32_bits if named == "FLOAT" else _whole_number)
-
-    def _struct(self, info: Any, place: str, inside: tuple[Any, ...]) -> _Column:
-        # A class that contains itself would need a column of unlimited depth.
-        if (fields := fields_of(info)) is None or info.cls in inside:
-            raise self._refusal(info, place)
-        inside = (*inside, info.cls)
-        columns = {field.name: self._column(field.type, f"{place}.{field.name}", inside) for field in fields}
-
-        def convert(value: Any) -> dict[str, Any]:
-            return {field.name: columns[field.name].convert_all([field.take(value)])[0] for field in fields}
-
-        return _Column(pa.struct([(name, column.type) for name, column in columns.items()]), convert)
-
-    def _constants(self, constants: list[Any], info: Any, place: str) -> _Column:
-        kinds = set(map(type, constants))
-        if len(kinds) != 1 or (kind := _OF_CONSTANTS.get(kinds.pop())) is None:
-            raise self._refusal(info, place)
-        return _Column(kind, attrgetter("value") if isinstance(info, inspect.EnumType) else _as_it_is)
-
-    def _refusal(self, info: Any, place: str) -> ConfigurationError:
-        kind = type(info).__name__.removesuffix("Type")
-        what = getattr(getattr(info, "cls", None), "__name__", kind)
-        reason = f"{place} is {what}, for which Arrow has no column"
-        return ConfigurationError("deserializer", self._name, _VALID, reason=reason)
 
 
 class _Column(NamedTuple):
@@ -312,7 +318,7 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _whole_number(value: Any) -> Any:
-    """Return the value. Raises: ValueError if it has a fraction, which Arrow would cut off, for example because a class checks no types."""
+    """Return the value. Raises: ValueError if it has a fraction, which Arrow would cut off."""
     if isinstance(value, (float, Decimal)) and value != int(value):
         raise ValueError(f"{value} has a fraction")
     return value
@@ -351,4 +357,4 @@ _CONVERSIONS: dict[type[Any], Callable[[Any], Any]] = {
     inspect.UUIDType: str,
 }
 _ANY_DECIMAL = _decimal_column(38, 18)
-"""The column of a Decimal without digits of its own: Spark uses the same digits for a Decimal of Python."""
+"""The column of a Decimal whose annotation names no digits. Spark uses the same digits for Python's Decimal."""

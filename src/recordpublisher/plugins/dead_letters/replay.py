@@ -114,7 +114,8 @@ class JobTarget:
 
     - `program`: the `DataFetcher` of the job if the job is a Python program; None if properties alone describe the job.
 
-    Raises: ConfigurationError if the sink is not set, would lose the letters, or does not accept these values.
+    Raises: ConfigurationError if the job has no sink, if its sink keeps records only in memory, or if the sink does not accept these
+    values.
     """
 
     def __init__(self, properties: Properties, program: DataFetcher | None = None) -> None:

@@ -49,7 +49,7 @@ class StreamLetters(StoredLetters):
         self._sink_properties = properties
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Yield the letters of each batch that was read. The request for the next batch marks a batch as replayed."""
+        """Yield the letters of each batch that was read. A batch counts as replayed when the caller requests the next one."""
         until = await self._service_second()
         if is_replay:
             # Letters that are put again arrive after the second, so they are not replayed again.
@@ -68,7 +68,7 @@ class StreamLetters(StoredLetters):
                 await put_letters(sink, failed)
 
     async def _service_second(self) -> int:
-        """Return the last millisecond of the current second of the service's clock, from which this machine's may differ (epoch ms)."""
+        """Return the end of the current second by the clock of the service, from which this machine's clock may differ (epoch ms)."""
         async with KinesisClient(self._reading, [self._stream]) as client:
             asked = partial(client.server_time_ms, self._stream)
             now = await call_with_retries(asked, LIST_SHARDS_RETRIES.policy(self._reading))

@@ -42,7 +42,10 @@ class TableLetters(StoredLetters):
         self._name = properties.value(SQL_TABLE)
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Yield the letters in the order of the key. Raises: ConfigurationError if the table does not have the columns of a record."""
+        """Yield the letters in the order of stream, shard and sequence number.
+
+        Raises: ConfigurationError if the table does not have the columns of a record.
+        """
         place: Any = None
         while rows := await self._database.transaction(partial(self._page_after, place)):
             place = rows[-1][0]

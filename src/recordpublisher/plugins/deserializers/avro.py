@@ -70,7 +70,7 @@ class Avro(Generic[V]):
 
 
 class AvroDeserializer(Avro[Any]):
-    """Decodes each record with the schema of the properties. Raises: ConfigurationError if there is no valid schema."""
+    """Decodes each record with the schema of `flink.deserializer.avro.schema`. Raises: ConfigurationError if it is missing or not valid."""
 
     def __init__(self, properties: Properties) -> None:
         schema = schema_of(properties)
@@ -81,11 +81,11 @@ class AvroDeserializer(Avro[Any]):
 
 _VALID = "an Avro schema as JSON, or the path of a file with one"
 _BEGIN_OF_JSON = ("{", "[", '"')
-"""A schema is an object, a list or a text in JSON; so a text that begins differently is the path of a schema file."""
+"""The first characters of a schema in JSON: an object, a list or a text. A text that begins differently is the path of a schema file."""
 
 
 def schema_of(properties: Properties) -> AvroSchema | None:
-    """Return the schema of the properties, or None if there is none. Raises: ConfigurationError if it is invalid."""
+    """Return the schema of `flink.deserializer.avro.schema`, or None if it is not set. Raises: ConfigurationError if it is invalid."""
     given = properties.value(AVRO_SCHEMA)
     if given is None:
         return None
@@ -103,7 +103,8 @@ def schema_text(given: str) -> str:
 def parse_schema(text: str | None) -> AvroSchema:
     """Return a schema from its JSON.
 
-    Raises: ValueError if it is not a valid schema, or if a small record could decode to a value of any size or of too great a depth.
+    Raises: ValueError if it is not a valid schema, or if a small record could decode to a value of unlimited size, or one that is nested
+    too deeply.
     """
     try:
         return AvroSchema(fastavro.parse_schema(json.loads(text or "")))
@@ -167,7 +168,7 @@ class AvroSchema:
         self.definition = list(map(self._kept, checked)) if self.begins_with_index else self._kept(checked)
 
     def _kept(self, checked: Any) -> Any:
-        """Return the schema with the mark of a parsed schema and with its named types, so that fastavro does not copy it at each call."""
+        """Return the checked schema, marked as parsed and with its named types, so that fastavro does not copy it at each call."""
         return checked if isinstance(checked, str) else {**checked, _PARSED: True, _NAMED: self._named}
 
     def _checked(self, schema: Any, depth: int) -> Any:
@@ -282,7 +283,10 @@ def avro_file_text(path: str) -> str:
 
 
 def type_of_avro_schema(document: dict[str, Any]) -> Any:
-    """Return the type of rows. Raises: ValueError if the schema is not valid, or has a type without a column."""
+    """Return the type of rows for the Avro schema `document`.
+
+    Raises: ValueError if the schema is not valid, or has a type for which no column exists.
+    """
     named: dict[str, Any] = {}
     try:
         schema = fastavro.parse_schema(document, named_schemas=named)
@@ -296,7 +300,7 @@ for _kind in ("bytes", "fixed"):
 
 
 class _RowTypes:
-    """Turns schemas into types. It remembers named schemas, because later ones may refer to them by name."""
+    """Turns Avro schemas into types of rows. It remembers named schemas, because later schemas may refer to them by name."""
 
     def __init__(self, named: dict[str, Any]) -> None:
         self._named = named

@@ -39,7 +39,7 @@ class BoundedDecompressor:
         self._max_bytes = max_bytes
 
     def decompress(self, payloads: Sequence[bytes]) -> list[bytes]:
-        """Return each payload decompressed. Raises: ValueError if one has another format, is truncated, or is too large."""
+        """Return each payload decompressed. Raises: ValueError if a payload has another format, is truncated, or is too large."""
         try:
             return [self._decompress(payload, self._max_bytes) for payload in payloads]
         except Exception as error:

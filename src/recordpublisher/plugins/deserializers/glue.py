@@ -42,7 +42,7 @@ _VERSION = slice(2, HEADER_BYTES)
 MAX_SCHEMAS = 1_000
 """Most schemas that are kept. Above this number, the oldest that no batch needs are forgotten, and fetched again when they are needed."""
 MOST_UNKNOWN, PAUSE_SECONDS = 100, 1.0
-"""If records name more than this many versions that do not exist, each call to the registry waits for this pause (s).
+"""Once records have named more than `MOST_UNKNOWN` versions that do not exist, a pause precedes each call to the registry (seconds).
 
 Otherwise a producer could use up the account's calls.
 """
@@ -165,7 +165,8 @@ class GlueSchemas:
     async def fetch(self, versions: Collection[bytes], batch: object) -> None:
         """Fetch the versions that are not known, and keep their decoders for as long as `batch` exists.
 
-        A version that does not exist has a decoder that raises ValueError. After a minute, the next batch that names it asks again.
+        A version that does not exist has a decoder that raises ValueError. After a minute, the next batch that names this version fetches
+        it again.
 
         Raises: FatalKinesisError if the registry refuses the call, for example because a permission is missing; RetriesExhaustedError if
         calls keep failing; ConfigurationError if the extra `glue` is missing.
@@ -287,7 +288,7 @@ def message_decoder(definition: str) -> Callable[[bytes], Any]:
 
 
 def _with_nested(messages: Iterable[Any]) -> Iterator[Any]:
-    """Yield messages at every depth, including the entries of maps, because the Java serializer counts them all, sorted by full name."""
+    """Yield the messages at every depth, including the entries of maps, because the Java serializer counts all of these."""
     for message in messages:
         yield message
         yield from _with_nested(message.nested_types)

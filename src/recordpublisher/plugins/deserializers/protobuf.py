@@ -33,7 +33,7 @@ class Protobuf(Generic[V]):
 
 
 class ProtobufDeserializer(Protobuf[Any]):
-    """Parses each record as one message. Its class comes from a file of descriptors or from a module.
+    """Parses each record as one message. The class of the message comes from a file of descriptors or from a module.
 
     Raises: ConfigurationError if the file or module cannot be used, or does not have the message.
     """

@@ -72,7 +72,8 @@ _MOST_SCHEMA_LEVELS = 64
 
 
 class _Parser:
-    """Parses one text.
+    """Parses a list of columns as in SQL (see `parse_columns`).
+
 
     It is written by hand because the grammar has only four rules. sqlglot would need the same table of types.
     """
@@ -82,7 +83,7 @@ class _Parser:
         self._place, self._levels = 0, 0
 
     def fields(self, end: str) -> list[SchemaField]:
-        """Return the comma-separated columns up to the sign `end`, or up to the end of the text if `end` is empty."""
+        """Return the comma-separated columns up to the token `end`, or up to the end of the text if `end` is empty."""
         fields = [self._field()]
         while self._skip_if_next(","):
             fields.append(self._field())
@@ -133,7 +134,7 @@ class _Parser:
     def _plain(self, name: str) -> Any:
         known = _OTHER_NAMES.get(name, name)
         if known not in PLAIN and name not in _DECIMALS:
-            raise self._error(f"the types are {VALID_TYPES}" if name else "a type is expected")
+            raise self._error(f"one of the types {VALID_TYPES} is expected" if name else "a type is expected")
         numbers: list[int] = []
         if (name in _DECIMALS or known in ("STRING", "BINARY")) and self._skip_if_next("("):
             numbers.append(self._number())
@@ -142,7 +143,8 @@ class _Parser:
             self._expect(")")
         if name in _DECIMALS:
             if not numbers:
-                raise self._error("a decimal needs its digits, as in DECIMAL(12, 2)")
+                self._next()
+                raise self._error("digits of a decimal, as in DECIMAL(12, 2), are expected")
             return decimal_annotation(numbers[0], numbers[1] if len(numbers) > 1 else 0)
         if known == "STRING" and numbers:  # For example VARCHAR(10).
             return Annotated[str, msgspec.Meta(max_length=numbers[0])]
@@ -174,7 +176,8 @@ class _Parser:
             " ".join(self._tokens[: self._place - 1][-8:]),
             self._tokens[min(self._place, len(self._tokens)) - 1],
         )
-        return ValueError(f"{expected} after '{before}', and {repr(found) if found else 'the end'} found")
+        place = f"after '{before}'" if before else "at the beginning"
+        return ValueError(f"{expected} {place}, but {f'{found!r} was found' if found else 'the text ends there'}")
 
 
 def type_of_json_schema(schema: Any) -> Any:
@@ -189,7 +192,7 @@ def type_of_json_schema(schema: Any) -> Any:
 
 
 class _JsonSchemaTypes:
-    """Turns schemas into types. It has the whole document, because `$ref` refers to other parts of the document."""
+    """Turns JSON Schemas into types of rows. It has the whole document, because `$ref` refers to other parts of the document."""
 
     def __init__(self, document: Any) -> None:
         self._document = document
@@ -322,9 +325,9 @@ def _digits_of(of: Any) -> tuple[int, int] | None:
 
 
 def _check_of(digits: dict[str, Any]) -> Callable[[Any], None]:
-    """Return a check of decimals, so that each sink gets numbers that fit.
+    """Return a function that raises ValueError if a decimal of a row has more digits than its field (`digits`).
 
-    Without it, PostgreSQL would round a number that does not fit, and a sink of JSON lines would write it unchanged.
+    Without this check, PostgreSQL would round a number that does not fit, and a sink of JSON lines would write it unchanged.
     """
 
     exact = {name: (of, exact_decimal_converter(*of)) for name, of in digits.items()}

@@ -48,7 +48,10 @@ _MOST_LEVELS = 32
 
 
 def schema_type(properties: Properties) -> Any:
-    """Return the type of the schema, or None if none is set. Raises: ConfigurationError, with the faulty place, if it is invalid."""
+    """Return the type of rows of `flink.deserializer.schema`, or None if it is not set.
+
+    Raises: ConfigurationError, which names the faulty place, if the schema is invalid.
+    """
     if is_inferred(properties):
         return InferColumns
     if (given := properties.value(SCHEMA)) is None:
@@ -60,7 +63,7 @@ def schema_type(properties: Properties) -> Any:
 
 
 def is_inferred(properties: Properties) -> bool:
-    """Return whether a sink infers its columns from the data."""
+    """Return whether `flink.deserializer.schema` is INFER, with which a sink infers its columns from the data."""
     return (properties.value(SCHEMA) or "").strip().upper() == "INFER"
 
 
@@ -185,7 +188,7 @@ def merge_shapes(first: Shape, second: Shape) -> Shape:
 
 
 def with_missing_fields(there: Shape, seen: Shape) -> Shape:
-    """Return the shape of a table, with the fields of `seen` that it lacks. The types that the table has do not change."""
+    """Return the shape `there` of a table, with the fields of `seen` that it lacks. The types in `there` do not change."""
     if there is None:
         return without_unknown_parts(seen)
     if isinstance(there, dict) and isinstance(seen, dict):

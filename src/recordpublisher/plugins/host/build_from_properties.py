@@ -39,6 +39,27 @@ from ..stores.back_ends import back_end_of
 from ..stores.by_location import conditional_store_of
 from .registry import Registry
 
+S = TypeVar("S", bound=RecordSource)
+
+
+def build_source(registry: Registry, properties: Properties, made: type[S], name: str | None = None) -> S:
+    """Return an object of the class `made`, which is the class of the publisher `name` (default: of `flink.stream.recordpublisher`).
+
+    Raises: ConfigurationError if a property of the publisher is invalid; PluginError if a plugin's class raises another error.
+    """
+    name = name or properties.as_given(RECORD_PUBLISHER)
+    source = registry.publishers.make(name, RECORD_PUBLISHER.key, properties)
+    assert isinstance(source, made)
+    return source
+
+
+def build_sink(registry: Registry, properties: Properties) -> Sink:
+    """Return the sink of `flink.sink`. Raises: ConfigurationError if it is not set or unknown, or if a property of the sink is invalid."""
+    name = properties.value(SINK)
+    if name is None:
+        raise ConfigurationError(SINK.key, None, ", ".join(registry.sinks.names()))
+    return registry.sinks.make(name, SINK.key, properties)
+
 
 def check_properties(registry: Registry, properties: Properties) -> None:
     """Check the given properties (`Properties.check`), including those that the chosen plugins declare.
@@ -56,7 +77,7 @@ def reads_a_queue(properties: Properties) -> bool:
 
 
 def shard_publisher_names(properties: Properties) -> str:
-    """Return the values of `flink.stream.recordpublisher` that read shards, for a command that needs shards."""
+    """Return, for a message, which values of `flink.stream.recordpublisher` read shards."""
     return "the name of a publisher that reads shards" if _reads_own_queue(properties) else "POLLING or EFO"
 
 
@@ -118,9 +139,6 @@ def _source_class(properties: Properties) -> type[RecordSource] | None:
         return None
 
 
-S = TypeVar("S", bound=RecordSource)
-
-
 def source_class(registry: Registry, properties: Properties) -> type[RecordSource]:
     """Return the class of `flink.stream.recordpublisher`, not an instance.
 
@@ -147,25 +165,6 @@ def checked_publisher_class(
         valid = "POLLING or EFO, which read the queue's stream"
         raise ConfigurationError(RECORD_PUBLISHER.key, name, valid, reason=reason)
     return made
-
-
-def build_source(registry: Registry, properties: Properties, made: type[S], name: str | None = None) -> S:
-    """Return an object of the class `made`, which is the class of the publisher `name` (default: of `flink.stream.recordpublisher`).
-
-    Raises: ConfigurationError if a property of the publisher is invalid; PluginError if a plugin's class raises another error.
-    """
-    name = name or properties.as_given(RECORD_PUBLISHER)
-    source = registry.publishers.make(name, RECORD_PUBLISHER.key, properties)
-    assert isinstance(source, made)
-    return source
-
-
-def build_sink(registry: Registry, properties: Properties) -> Sink:
-    """Return the sink of `flink.sink`. Raises: ConfigurationError if it is not set or unknown, or if a property of the sink is invalid."""
-    name = properties.value(SINK)
-    if name is None:
-        raise ConfigurationError(SINK.key, None, ", ".join(registry.sinks.names()))
-    return registry.sinks.make(name, SINK.key, properties)
 
 
 def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink | None:

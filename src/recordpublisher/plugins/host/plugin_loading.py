@@ -48,7 +48,8 @@ def load_registry(plugins: Iterable[object] = ()) -> Registry:
     """Register the built-ins, then every installed plugin that is not blocked, then `plugins`, which are already imported.
 
     A plugin that fails to load is listed as failed, and the others are loaded. The error about an unknown name shows why the plugin failed.
-    A name that two plugins register is an error where it is used. A plugin that calls this while it is loaded gets the names of the others.
+    A name that two plugins register is an error where it is used. A plugin that calls this function while it is loaded gets the names of
+    the other plugins.
     """
     registry, blocked = Registry(), _blocked_names()
     loaded: list[object] = []
@@ -123,7 +124,7 @@ def _being_loaded(owner: NameOwner) -> Iterator[None]:
 
 
 def _watched(owner: NameOwner) -> AbstractContextManager[None]:
-    """Return a context that logs a plugin whose import or hook does not return; for the built-in plugin one that does nothing."""
+    """Return a context that logs if the import or a hook of the plugin does not return. For the built-in plugin it does nothing."""
     if owner.plugin == "builtins":
         return nullcontext()
     return logging_if_blocked(lambda: f"the import or a hook of {owner} (plugin '{owner.plugin}')")
@@ -177,8 +178,9 @@ class _Collector(msgspec.Struct):
 
 
 def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
-    """Check that the plugin has hooks, only known ones, and that each of them can add names. Otherwise its names would be missing without
-    a message.
+    """Check that the plugin has hooks, that all of them are known, and that each of them can add names.
+
+    Without this check, names of a faulty plugin would be missing without a message.
 
     Raises: PluginError if a hook is misspelt, not marked, without the parameter `registry`, async or a generator, or if there is none.
     """
@@ -196,7 +198,7 @@ def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
 
 
 def _hook_that_adds_nothing(plugin: object, hooks: Sequence[pluggy.HookCaller]) -> str:
-    """Return, in words, which function of the plugin would add no name although pluggy accepts it; "" if there is none."""
+    """Return, in words, which function of the plugin would add no name although pluggy accepts it; "" if no function does."""
     for hook in hooks:
         for each in hook.get_hookimpls():
             place, function = f"`{hook.name}` in {_module_of(each.function, plugin)}", each.function
@@ -289,13 +291,13 @@ def _distribution_of(point: EntryPoint) -> str:
 
 
 def _blocked_names() -> dict[str, str]:
-    """Return the names that are blocked, as they are compared, and each as it is written."""
+    """Return the names in RECORDPUBLISHER_BLOCK_PLUGINS as the user wrote them, by their normalized form."""
     names = (name.strip() for name in os.environ.get(BLOCK_VARIABLE, "").split(","))
     return {normalized(name): name for name in names if name}
 
 
 def _not_blocked(blocked: Mapping[str, str], installed: Sequence[str]) -> list[str]:
-    """Return a message for each blocked name that no installed plugin has: it is misspelt, and the plugin that was meant is loaded."""
+    """Return a message for each blocked name that no installed plugin has, because it is probably misspelt and blocks nothing."""
     messages = []
     for name, written in blocked.items():
         if name not in installed:

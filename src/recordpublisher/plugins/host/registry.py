@@ -53,8 +53,8 @@ class Registry:
     def import_chosen(self, properties: Mapping[str, str]) -> None:
         """Import each class that a property names, alone or in a list, so that the class declares its own properties.
 
-        Plugin classes whose name is a part of a key are imported too, because a file that two jobs share may have keys of both. If a key
-        is unknown then, it may be of any plugin, so all of them are imported.
+        Plugin classes whose name is a part of a key are imported too, because a file that two jobs share may have keys of both. If a key is
+        still unknown after that, any plugin may have declared it, so the classes of all plugins are imported.
         """
         self._import_named(properties)
         if any(map(is_unknown, properties)):
@@ -106,7 +106,7 @@ class NameTable(Generic[T]):
                 )
                 return
             self._clashes[claim.name.lower()] = (
-                f"the {self.kind} '{claim.name}' is claimed by {known.owner} (plugin '{known.owner.plugin}') and by "
+                f"the {self.kind} '{claim.name}' is registered by {known.owner} (plugin '{known.owner.plugin}') and by "
                 f"{claim.owner} (plugin '{claim.owner.plugin}'); {_way_to_one(known.owner, claim.owner)}"
             )
 
@@ -173,7 +173,7 @@ class NameTable(Generic[T]):
         return sorted(self._claims.values(), key=lambda claim: claim.name)
 
     def why_absent(self) -> str:
-        """Return why a name is unknown. A plugin that failed comes first, because its package may have the class."""
+        """Return, for a message, why a name is unknown. Plugins that failed come first, because the missing class may be in one of them."""
         failed = [f"{plugin}" for plugin in self.not_loaded() if plugin.state == "failed"]
         blocked = [f"{plugin}" for plugin in self.not_loaded() if plugin.state != "failed"]
         absent = f"no {self.kind} of that name is installed"
@@ -251,12 +251,12 @@ class PluginStatus(msgspec.Struct, frozen=True):
 
 
 def normalized(name: str) -> str:
-    """Return a name in the form in which distribution names are compared: lower case, with dashes only."""
+    """Return a name in the form in which distribution names are compared: in lower case, with dashes instead of underscores and dots."""
     return name.strip().lower().replace("_", "-").replace(".", "-")
 
 
 def _way_to_one(known: NameOwner, other: NameOwner) -> str:
-    """Return what a person can do about a name that two plugins have registered, for a message."""
+    """Return, for a message, what a user can do about a name that two plugins have registered."""
     if known.plugin == "builtins":
         return f"uninstall the second, or block it with {BLOCK_VARIABLE}={other.block_names[0]}"
     alone = []
@@ -282,13 +282,13 @@ def _import_class(claim: NameClaim[T], kind: str) -> Any:
 
 
 def described_with_line(error: BaseException) -> str:
-    """Return the class and message of an error, and the line of the plugin's code that has raised it, if such code has."""
+    """Return the class and message of an error. If code of the plugin has raised the error, add the line of that code."""
     place = f" at {raised_line(error)}" if is_raised_in_user_code(error, or_installed=True) else ""
     return f"{describe_error(error)}{place}"
 
 
 def hidden_by_folder(error: BaseException) -> str:
-    """Return the end of a message that names a folder which hides the package that could not be imported, or an empty text.
+    """Return a clause that names the folder which hides the package that could not be imported; an empty text if none does.
 
     Python takes a folder without `__init__.py` in the working directory for a package that is installed in editable mode.
     """

@@ -80,7 +80,7 @@ def _why_unread(registry: Registry, properties: Properties, key: str) -> Iterato
 
 
 def _named_in(key: str, start: str, table: NameTable[Any]) -> str | None:
-    """Return the name of a plugin that stands in the key behind `start`."""
+    """Return the name of the plugin that follows `start` in the key, or None if no plugin has that name."""
     if not start or not key.lower().startswith(start):
         return None
     name = key.lower().removeprefix(start).partition(".")[0]
@@ -88,7 +88,7 @@ def _named_in(key: str, start: str, table: NameTable[Any]) -> str | None:
 
 
 def _declaring(key: str, table: NameTable[Any]) -> str | None:
-    """Return the name of a plugin of another package whose module declares the key."""
+    """Return the name of a plugin of another package whose module declares the key, or None."""
     for claim in table.claims():
         if claim.owner.plugin == "builtins":
             continue

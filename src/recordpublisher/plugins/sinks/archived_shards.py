@@ -1,4 +1,4 @@
-"""Archives: the ranges (from one position to another) of which files have every record, and one document for each archived shard."""
+"""Keeps for an archive which range of positions each file covers completely, and a document for each shard."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NUMBER = re.compile(r"[A-Za-z0-9.-]{1,100}")
 
 
 class ArchivedShards:
-    """Decides the range of each archived file, and collects what must be stored about shards.
+    """Decides the range of each archived file, and collects the documents of shards that must be stored.
 
     Sequence numbers of Kinesis have gaps, so two files cannot show by their records whether one is missing between them. Therefore each
     file's range begins where the shard's last range ended, or at the position from which the shard's reader started.
@@ -108,9 +108,9 @@ class ArchivedShards:
         return FileRange(f"{AT}-{first}" if after == AT else after, through)
 
     def left_out_range(self, shard: Shard, position: SequenceNumber) -> FileRange | None:
-        """Return the range up to `position`, if none of its records could be written. Return None if its beginning is not known.
+        """Return the range from the shard's last range to `position`, whose records cannot be written; None if its start is unknown.
 
-        A restart begins the next range at `position`. Without a file for this range its records would count as missing.
+        A restart begins the next range at `position`. Without an empty file for this range, its records would count as missing.
         """
         through = position_text(position)
         _check_names(shard, through)
@@ -122,7 +122,7 @@ class ArchivedShards:
         return dict(self._changed)
 
     def finished(self, documents: Mapping[str, ShardDocument]) -> list[ShardDocument]:
-        """Return these documents. If a shard has ended, its document gets the position up to which the shard has files."""
+        """Return these documents. The document of a shard that has ended gets the position up to which the shard has files."""
         return [self._with_through(key, each) for key, each in documents.items()]
 
     def on_staged(self, documents: Mapping[str, ShardDocument]) -> None:
@@ -187,7 +187,7 @@ class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.stream}/{self.id}"
 
     def united(self, newer: ShardDocument) -> ShardDocument:
-        """Return this document with the additions of a newer one. It keeps its parents, because a later listing may lack them."""
+        """Return this document with the additions of a newer one. The parents stay, because a later listing may lack them."""
         parents, open_ms = self.parents or newer.parents, self.open_ms if newer.open_ms is None else newer.open_ms
         return msgspec.structs.replace(self, parents=parents, open_ms=open_ms, end=newer.end or self.end)
 
@@ -262,7 +262,7 @@ class ArchivingSink(CommittingSink):
 
 
 def batches_by_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
-    """Return the batches of each file: a shard's batches in order. In an archive a gap between two batches begins a new file."""
+    """Return the batches of each file: those of one shard, in order. In an archive a gap between two batches begins a new file."""
     files: list[list[WaitingBatch]] = []
     newest: dict[str, list[WaitingBatch]] = {}
     for part in parts:
@@ -277,13 +277,18 @@ def batches_by_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
 
 
 def joined_range(parts: Sequence[WaitingBatch]) -> FileRange | None:
-    """Return the range of batches that go into one file, or None if the sink writes no archive."""
+    """Return the range that the batches of one file cover together, or None if the sink writes no archive."""
     first, last = parts[0].covered, parts[-1].covered
     return None if first is None or last is None else FileRange(first.after, last.through)
 
 
 def check_partitions(names: Collection[str], given: str | None) -> None:
-    """Check that the files have the columns of an archive. Raises: ConfigurationError if such a column is a partition (`names`)."""
+    """Check that no column of an archive is a partition (`names`), because files lack the columns of partitions.
+
+    - `given`: the value of `flink.sink.partitions`, for the message.
+
+    Raises: ConfigurationError if one is.
+    """
     for name in names:
         if name in COLUMNS:
             reason = (
@@ -299,7 +304,7 @@ def no_archive_of_fields() -> ConfigurationError:
 
 
 async def store_documents(store: ConditionalStore, documents: Sequence[ShardDocument]) -> None:
-    """Add the content of these documents to the stored ones. Several processes may call it at the same time, and repeat the call.
+    """Add the content of these documents to the stored ones. Several processes may make this call at the same time, and repeat it.
 
     Raises: StoreUnavailableError if the store cannot be reached now; StateError if a stored document cannot be read.
     """

@@ -14,19 +14,7 @@ A further state replaces the last one, so that states use little memory even in 
 PARTIAL_FLUSH_SECONDS = 1.0
 """How long a partial flush waits (seconds). Most records are written sooner. A longer wait would delay writes and moves of shards."""
 PERMISSION_SECONDS = 0.1
-"""Pause before the job is asked again whether it may write."""
-
-
-class SourceShard:
-    """A shard that a job reads records from.
-
-    When it is revoked, another process reads the shard, and writes the records that were not sent here (E4).
-    """
-
-    __slots__ = ("is_revoked",)
-
-    def __init__(self) -> None:
-        self.is_revoked = False
+"""Pause between two checks whether the job may write (seconds)."""
 
 
 class UnfinishedWrites:
@@ -59,7 +47,7 @@ class UnfinishedWrites:
 
 
 class WrittenStates:
-    """Keeps the states of checkpoints until all of their records are written, each with its flush epoch. Only then one may be stored.
+    """Keeps the state of each checkpoint, with its flush epoch, until all of its records are written. Only then the state may be stored.
 
     - `is_complete`: returns whether all records up to the end of an epoch are written.
     """
@@ -89,6 +77,18 @@ class WrittenStates:
         self._waiting = deque([(epoch, _without(shards, state)) for epoch, state in self._waiting])
         if self._written is not None:
             self._written = _without(shards, self._written)
+
+
+class SourceShard:
+    """A shard that a job reads records from.
+
+    When it is revoked, another process reads the shard, and writes the records that were not sent here (E4).
+    """
+
+    __slots__ = ("is_revoked",)
+
+    def __init__(self) -> None:
+        self.is_revoked = False
 
 
 def _without(shards: Collection[str], state: State) -> State:

@@ -199,7 +199,7 @@ class ReactiveSink(Sink):
     async def _deliver_in_turn(
         self, thread: ThreadPoolExecutor, deliver: Callable[[], None], source: SourceShard | None
     ) -> None:
-        """Deliver in the thread, after everything that was queued before. A batch waits while the job may not write (E4)."""
+        """Call `deliver` in the sink's thread, after everything that was queued before. A batch waits while the job may not write (E4)."""
         async with self._turn:
             if source is not None:
                 while not source.is_revoked and not self._context.may_write():
@@ -215,7 +215,7 @@ class ReactiveSink(Sink):
                 self._delivering = None
 
     def _deliver(self, deliver: Callable[[], None]) -> None:
-        """Deliver, unless an observer has failed. Keep the first failure, and pass it to the other observers. Runs in the sink's thread."""
+        """Call `deliver`, unless an observer has failed. Pass the first failure to the other observers. Runs in the sink's thread."""
         if self._failure is not None:
             return
         try:

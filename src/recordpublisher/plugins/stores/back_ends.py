@@ -10,13 +10,13 @@ import msgspec
 
 
 class BackEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of place where stores keep values. The defaults fit a service that a plugin's store calls.
+    """One kind of place where stores keep values. The defaults are what is assumed of the store of a plugin.
 
     - `name`: the name under which the store is registered.
     - `form`: a location, as messages and pages show it.
     - `schemes`: the schemes of its URIs, in lower case.
     - `hadoop_schemes`: Hadoop's names for the first scheme, which other clients do not know.
-    - `store`: the place of the store's class in this package. The store's `actions` are what doctor lists.
+    - `store`: the module and name of the store's class. `recordpublisher doctor` lists the permissions in its `actions`.
     - `is_local`: whether the values are on this machine, so that no service can be unavailable.
     - `has_objects`: whether sinks can write files below a location, as objects.
     - `is_shared`: whether one location has the values of many jobs, told apart by the names of the jobs.

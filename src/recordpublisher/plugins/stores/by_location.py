@@ -34,7 +34,7 @@ def conditional_store_of(
     scheme, colon, _ = location.partition(":")
     if colon and name == FOLDER.name and scheme.lower() in map(str.lower, of_plugins):
         # Without this, the positions would be in a folder of that name, below the folder in which the process runs.
-        reason = f"the scheme of the store {scheme.upper()} needs :// behind it"
+        reason = f"a location of the store {scheme.upper()} begins with {scheme.lower()}://"
         raise ConfigurationError(key, location, forms, reason=reason)
     return stores.make(name, key, location, key, properties)
 

@@ -1,4 +1,4 @@
-"""Files that survive a crash: the content is on the disk when a function here returns."""
+"""Writes files that survive a crash: the content is on the disk when a function here returns."""
 
 import contextlib
 import errno

@@ -74,7 +74,7 @@ class DynamoDbStore(ConditionalStore):
             return None
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
-        """Read the items by concurrent calls. They are not a snapshot of one moment."""
+        """Return the values of the items, read by concurrent calls. They are not a snapshot of one moment."""
         return await get_side_by_side(self.get, names)
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
@@ -92,20 +92,20 @@ class DynamoDbStore(ConditionalStore):
         )
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Update the item on the condition that it has the expected version."""
+        """Update the item on the condition that it has the expected version. Return its new version."""
         return await self._update(name, value, "#version = :expected", {":expected": {"S": expected}})
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Query the job's items. A query that need not be consistent costs half."""
+        """Return the values whose names have the prefix. Without `consistent` the query costs half."""
         return {name: value async for name, value in self._query(self._value, prefix, consistent=consistent)}
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """Return names and versions, by a query that reads no values."""
+        """Return the version of each name with the prefix, from a query that reads no values."""
         attributes = ("#item", "#version")
         return {name: version async for name, version in self._query(self._version, prefix, attributes)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return names, by a query that reads no values."""
+        """Return the names with the prefix, up to `before`, from a query that reads no values."""
         names = [name async for name, _ in self._query(lambda item: None, prefix, ("#item",), before)]
         return [name for name in names if before is None or name < before]
 
@@ -149,7 +149,7 @@ class DynamoDbStore(ConditionalStore):
         before: str | None = None,
         consistent: bool = True,
     ) -> AsyncIterator[tuple[str, T]]:
-        """Return the names of the job's items, and what `parse` takes from each, sorted by name. Without a table there are none.
+        """Return the names of the job's items, and what `parse` takes from each, sorted by name. Without a table the result is empty.
 
         With `before`, the result may contain that name itself.
         """

@@ -104,7 +104,7 @@ class FolderStore(ConditionalStore):
         return await self._run(lambda: self._names(prefix, before))
 
     async def delete(self, *names: str) -> None:
-        """Rename each folder, then remove it, so that a late write finds nothing at the name."""
+        """Delete values: rename the folder of each, then remove it, so that a late write finds nothing at the name."""
 
         def delete() -> None:
             for name in names:

@@ -13,8 +13,8 @@ from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailab
 from recordpublisher.publishers.properties.properties import Properties
 
 from .back_ends import AZURE, GOOGLE, forms_of
-from .object_storage import as_state_errors, error_words, open_object_store
 from .object_store import ConditionalObjects, refuse_credentials, refuse_query_and_fragment
+from .obstore_client import as_state_errors, error_words, open_object_store
 
 FORMS = forms_of([GOOGLE, AZURE])
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
@@ -50,7 +50,7 @@ class GoogleAzureStore(ConditionalObjects):
         return (await self._get(name)).entry
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """List the folder of the prefix, and select the names with the prefix, because obstore lists folders only."""
+        """Return the versions of the names with the prefix. obstore lists a whole folder, so other names in it are dropped here."""
         found: dict[str, str] = {}
         with as_state_errors(self.place):
             async for chunk in self._client.list(prefix.rpartition("/")[0] or None):
@@ -58,7 +58,7 @@ class GoogleAzureStore(ConditionalObjects):
         return dict(sorted(found.items()))
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """List the names with the prefix, up to `before`."""
+        """Return the names with the prefix, up to `before`."""
         return [name for name in await self.list_versions(prefix) if before is None or name < before]
 
     async def _put(self, name: str, value: bytes, expected: str | None) -> str:
@@ -104,7 +104,7 @@ class GoogleAzureStore(ConditionalObjects):
 
 
 class _Found(NamedTuple):
-    """A stored object. All fields are None if there is none.
+    """A stored object. All fields are None if there is no object.
 
     - `entry`: its value and ETag.
     - `write_id`: the id of the write that stored it.

@@ -25,7 +25,7 @@ class ConditionalObjects(ConditionalStore):
         return await self._put(name, value, None)
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Put the object if the stored one still has the ETag `expected`, and return the new version."""
+        """Put the object if the stored object still has the ETag `expected`, and return the new version."""
         return await self._put(name, value, expected)
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
@@ -33,7 +33,7 @@ class ConditionalObjects(ConditionalStore):
         return await get_side_by_side(self.get, names)
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """List the names, then read the objects at the same time."""
+        """Return the values whose names have the prefix. The names are listed, then the objects are read at the same time."""
         return await self.get_all(await self.list_names(prefix))
 
     async def delete(self, *names: str) -> None:
@@ -42,7 +42,7 @@ class ConditionalObjects(ConditionalStore):
 
     @abstractmethod
     async def _put(self, name: str, value: bytes, expected: str | None) -> str:
-        """Put the object if the stored one has the ETag `expected`, or for None, if there is no object."""
+        """Put the object if the stored object has the ETag `expected`, or if `expected` is None and there is no object."""
 
     @abstractmethod
     async def _delete(self, name: str) -> None:

@@ -59,7 +59,7 @@ class S3Store(ConditionalObjects):
         return None if found is None else found[0]
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """Return the names and ETags of the objects, which S3 lists in the order of names."""
+        """Return the ETag of each object whose name has the prefix, in the order of names."""
         return {name: version async for name, version in self._list_objects(prefix)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:

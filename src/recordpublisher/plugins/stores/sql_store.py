@@ -94,7 +94,9 @@ class SqlStore(ConditionalStore):
         return version
 
     def replace_in(self, connection: Connection, name: str, value: bytes, expected: str, version: str) -> bool:
-        """Do `compare_and_set` in the caller's transaction, after `prepare`. Return False if an earlier attempt has written this version.
+        """Do `compare_and_set` in the caller's transaction. Return False if an earlier attempt has written `version`.
+
+        Call `prepare` before.
 
         Raises: ConflictError if the stored value has another version.
         """
@@ -111,7 +113,7 @@ class SqlStore(ConditionalStore):
         await self._transaction(lambda connection: None)
 
     def values_of_others(self, connection: Connection) -> list[tuple[str, bytes]]:
-        """Return the values of other jobs, in the caller's transaction, after `prepare`."""
+        """Return each other job's name with one of its values. Runs in the caller's transaction; call `prepare` before."""
         table = self._table.c
         found = connection.execute(select(table.job, table.value).where(table.job != self._job))
         return [(row.job, bytes(row.value)) for row in found]
@@ -128,7 +130,7 @@ class SqlStore(ConditionalStore):
         return await self._read(values, {})
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """Return names and versions, by a SELECT without the values."""
+        """Return the version of each name with the prefix, from a SELECT without the values."""
         wanted = select(self._table.c.name, self._table.c.version).where(self._begins_with(prefix))
 
         def versions(connection: Connection) -> dict[str, str]:
@@ -137,7 +139,7 @@ class SqlStore(ConditionalStore):
         return await self._read(versions, {})
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return names. They are sorted here, because databases sort text by the rules of a language."""
+        """Return the names with the prefix. They are sorted here, because databases sort text by the rules of a language."""
         wanted = select(self._table.c.name).where(self._begins_with(prefix))
         names: list[str] = await self._read(lambda connection: [*connection.scalars(wanted)], [])
         return sorted(name for name in names if before is None or name < before)

@@ -197,7 +197,7 @@ async def test_a_key_of_two_streams_is_refused(uri):
     query(uri, OWN)
     rows, rejected = await written(uri, of_shard((1, row(1, "a"))), of_shard((2, row(1, "b")), stream="others"))
     assert rows == [(1, "a")]
-    assert "stream 'orders' has a record of its key" in rejected[0][1]
+    assert "the stream 'orders' has a record with the same key" in rejected[0][1]
     assert "add 'stream'" in rejected[0][1]
 
 

@@ -115,7 +115,10 @@ def renamed(fields):
 @pytest.mark.parametrize(
     ("edit", "words"),
     [
-        (not_null, "'n' is NOT NULL, and rows may have no value; ALTER COLUMN n DROP NOT NULL"),
+        (
+            not_null,
+            "'n' is NOT NULL, but rows may have no value for it; run ALTER TABLE ... ALTER COLUMN n DROP NOT NULL",
+        ),
         (generated, "'n' has delta.generationExpression, which this sink does not keep"),
         (renamed, "has no column 'n'. Valid: EVOLVE"),
     ],
@@ -203,7 +206,10 @@ def drop_table(kind):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (require, "the column 'n' is required, and rows may have no value; ALTER COLUMN n DROP NOT NULL"),
+        (
+            require,
+            "the column 'n' is required, but rows may have no value for it; run ALTER TABLE ... ALTER COLUMN n DROP NOT NULL",
+        ),
         (drop_column, "has no column 'n'. Valid: EVOLVE"),
         (rename_column, "has no column 'n'. Valid: EVOLVE"),
         (drop_table, "the table was dropped while the job ran"),

@@ -82,7 +82,7 @@ def test_a_dead_letter_has_the_row_its_task_and_what_is_valid(job, tmp_path):
     assert letter["value"]["payload"] == LARGE.decode()
     assert letter["value"]["error"] == (
         "task 3 of batch 7: a row of 1048576 bytes with the partition key 'k1' was not put into out: "
-        "ValidationException: data and key have 1048578 bytes, the stream accepts 1048576 (MaxRecordSizeInKiB)"
+        "ValidationException: data and key have 1048578 bytes, but the stream accepts at most 1048576 (MaxRecordSizeInKiB)"
     )
 
 

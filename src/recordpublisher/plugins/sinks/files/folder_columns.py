@@ -56,7 +56,7 @@ class Folder(msgspec.Struct, frozen=True):
     partitions: list[str]
 
     async def agree(self, schema: pa.Schema, *, may_change: bool) -> None:
-        """Compare columns with the columns of the files in the folder, and store the new ones.
+        """Check that the columns `schema` fit the columns of the files in the folder, and store new columns.
 
         Several processes may do so at the same time.
 
@@ -74,9 +74,9 @@ class Folder(msgspec.Struct, frozen=True):
     async def inferred(
         self, columns: InferredColumns, seen: Mapping[str, Any] | None, *, may_change: bool
     ) -> InferredColumns:
-        """Return the columns of the folder, and store and return new columns for fields of `seen` that the folder lacks.
+        """Return the columns of the folder, after adding a column for each field of `seen` that the folder lacks.
 
-        Of several processes that add a field, the first one says its type, and the others take it from the folder.
+        If several processes add a field, the first one decides its type, and the others take the type from the folder.
 
         - `seen`: the shape of records (`InferredColumns`), or None at the start. `may_change`: whether new columns may be stored.
 

@@ -21,6 +21,7 @@ from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.sink_properties import FILES_BUFFER_BYTES, SINK_BUFFER
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.safe_text import few_of
 from recordpublisher.publishers.shards import is_valid_name
 
 from ..archived_shards import (
@@ -83,7 +84,7 @@ class FileSink(ArchivingSink):
         self._keep([])
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
-        """Return the content that waits for the checkpoint, and its bytes in memory. Called on the event loop.
+        """Return the form of a batch that waits for the checkpoint, and its size in memory (bytes). Called on the event loop.
 
         The default is the batch itself. Subclasses may return a smaller form.
         """
@@ -209,11 +210,11 @@ class FileSink(ArchivingSink):
         missing = await self._files_there.publish(files)
         if lost := [f"{hidden} ({name})" for hidden, name in missing if hidden in first]:
             raise StateError(
-                f"{', '.join(lost)} of {self._files_there.place} are committed but missing: another program has deleted "
+                f"{few_of(lost)} of {self._files_there.place} are committed but missing: another program has deleted "
                 "files that waited to be published, and their records are lost"
             )
         if missing:
-            names = ", ".join(name for _, name in missing)
+            names = few_of([name for _, name in missing])
             log.warning(
                 "%s of %s are not there: they were probably published before, and another program has moved them",
                 names,

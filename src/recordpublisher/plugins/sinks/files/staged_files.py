@@ -1,4 +1,4 @@
-"""Writes files into a hidden folder, and renames them when they are committed: when stored positions (an entry) name them (S6)."""
+"""Writes files into a hidden folder, and renames them once stored positions (an entry) name them, which commits them (S6)."""
 
 import asyncio
 import filecmp
@@ -23,9 +23,7 @@ from ..archived_shards import HIDDEN, SHARDS
 
 STAGED, ENTRIES = "staged", "entries"
 DELTA_LOG = "_delta_log"
-IN_A_TABLE = (
-    "it is the folder of a table of Delta or Iceberg, and who reads all Parquet files below it would read rows of both"
-)
+IN_A_TABLE = "it is the folder of a table of Delta or Iceberg, and a reader of all Parquet files below it would read the rows of both"
 EARLIER_FOLDERS = ("subtasks", "workers")
 """Folders in which versions before 26 November 2026 stored their positions."""
 FileName = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$)).+$")]
@@ -71,7 +69,7 @@ class StagedFiles:
         return IN_A_TABLE if any((self._path / "metadata").glob("*.metadata.json")) else None
 
     async def stage(self, life: str, number: int, files: StagedItem) -> tuple[list[StagedFile], int]:
-        """Write the files into the hidden folder. Return the hidden path and the name of each one, and their bytes in total.
+        """Write the files into the hidden folder. Return the hidden path and the name of each file, and the bytes of all files.
 
         The hidden paths are unique. Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run is
         gone, because a process that has replaced this one deletes the folder.

@@ -1,4 +1,4 @@
-"""Uploads hidden objects to S3, Google or Azure, and copies them once they are committed: once stored positions name them (S6)."""
+"""Uploads hidden objects to S3, Google or Azure, and copies them once stored positions name them, which commits them (S6)."""
 
 import asyncio
 import tempfile
@@ -10,8 +10,8 @@ from typing import Any
 from recordpublisher.fetcher.sink import Leftover
 from recordpublisher.plugins.stores.back_ends import S3, back_end_of
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.object_storage import ObjectLocation, as_state_errors
 from recordpublisher.plugins.stores.object_store import side_by_side
+from recordpublisher.plugins.stores.obstore_client import ObjectLocation, as_state_errors
 from recordpublisher.publishers.errors import RecordPublisherError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -61,7 +61,7 @@ class StagedObjects:
         return None
 
     async def stage(self, life: str, number: int, files: StagedItem) -> tuple[list[StagedFile], int]:
-        """Upload the files as hidden objects. Return the hidden path and the name of each one, and their bytes in total.
+        """Upload the files as hidden objects. Return the hidden path and the name of each file, and the bytes of all files.
 
         Raises: StateError if a file cannot be written to the local disk or uploaded; StoreUnavailableError if a retry may help.
         """
@@ -84,10 +84,10 @@ class StagedObjects:
         return staged, sum(sizes)
 
     async def publish(self, files: Iterable[StagedFile]) -> list[StagedFile]:
-        """Copy the hidden objects to their final names, then delete the hidden ones. Return the files of which neither object exists.
+        """Copy the hidden objects to their final names, then delete the hidden objects.
 
-        Another process may do the same at the same time. If the final name is taken by an object with other content, the copy gets another
-        name.
+        Return the files that have neither a hidden object nor a final one. Another process may do the same at the same time. If the final
+        name is taken by an object with other content, the copy gets another name.
         """
         missing: list[StagedFile] = []
 

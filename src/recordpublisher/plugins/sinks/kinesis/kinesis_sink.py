@@ -132,8 +132,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
 
         - `partition_key`: 1 to 256 characters.
         - `explicit_hash_key`: a decimal number below 2^128, which decides the shard instead of the partition key.
-        - `context`: anything, such as the number of a line. The `FailedRecord` of a record that cannot be put returns it.
-
+        - `context`: anything, such as the number of a line. If the record cannot be put, its `FailedRecord` has this object.
         - `wait`: return when the record is acknowledged, and not when it is accepted. The record is sent no sooner: it shares calls with
           others. A call that is cancelled while it waits (`asyncio.timeout`) leaves the record in the sink, which may still put it.
 
@@ -141,8 +140,8 @@ class KinesisSink(OnlyAsyncWith, Sink):
 
         Raises: InvalidRecordError if the service would reject the record, after which the sink stays usable; SinkError if the sink is
         closed, or if accepted records were given up since the last error; KinesisError or StreamNotFoundError if the service rejects every
-        call, which ends the sink; TypeError if data or a key has another type. A `put` that raises has not accepted its record. With `wait`
-        SinkError, if it names this record, says that the record was given up; `on_failure` gets it too.
+        call, which ends the sink; TypeError if data or a key has another type. A `put` that raises has not accepted its record, except if
+        `wait` is True and a SinkError names this record: then the record was accepted, and later given up. `on_failure` gets it too.
         """
         if type(partition_key) is not str or explicit_hash_key is not None:
             partition_key, explicit_hash_key = (
@@ -189,28 +188,28 @@ class KinesisSink(OnlyAsyncWith, Sink):
         await self._writer.close(is_of_job=bool(self._context.streams))
 
     def metrics(self) -> dict[str, Any]:
-        """Return `outstandingRecordsCount`, `backpressureCycles` and others as plain values; see docs/reference/kinesis-sink-metrics.md."""
+        """Return the counters and gauges, such as `outstandingRecordsCount`, by name; see docs/reference/kinesis-sink-metrics.md."""
         return self._writer.metrics()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the sink puts no records, in plain words. Empty if it can put them.
+        """Return in plain words why the sink puts no records. The list is empty if the sink can put records.
 
         The sink is not ready if it is not open, if an error has ended it, or if its calls have failed for ten seconds (or for
         `flink.job.max.outage`, if shorter). After failed calls it is not ready until the service responds again, even if no record is left.
-        If a put fails once more in the ten minutes after that, it is not ready at once.
+        If a put fails again in the ten minutes after that, the sink is immediately not ready.
         """
         reason = self.why_not_put(FAILED_READ_LIMIT_MS / 1000)
         return [] if reason is None else [f"{self.destination()}: {reason}"]
 
     def unfinished(self) -> Unfinished:
-        """Return how many records are not acknowledged. While no put succeeds, this counts as one call that does not return."""
+        """Return how many records are not acknowledged. While no put succeeds, the records count as one call that does not return."""
         count = self.metrics()["outstandingRecordsCount"]
         why = self._writer.why_refused(FAILED_READ_LIMIT_MS / 1000) if count else None
         reason = f"records not acknowledged: {count}" + (f"; {why}" if why else "")
         return Unfinished(count, reason, self._writer.refused_since if count else None, shards=self._writes.by_shard())
 
     def exported_metrics(self) -> list[SinkMetric]:
-        """Return the figures of `metrics`, each with type, unit and meaning."""
+        """Return the values of `metrics`, each with type, unit and meaning."""
         values = self.metrics()
         return [SinkMetric(name, *words, values[name]) for name, words in KINESIS_SINK_METRICS.items()]
 
@@ -221,7 +220,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         """
         self._is_of_program = self._writer.is_open
         if self._is_of_program:
-            await self._writer.open()  # Raises.
+            await self._writer.open()  # Raises the SinkError of a sink that is open already.
         self._context = context
         self._begin_job()
         if self._stream in context.streams:
@@ -245,7 +244,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         self._failed: list[tuple[PendingRecord, str]] = []
 
     def destination(self) -> str:
-        """Return the kind of the sink and its stream."""
+        """Return the class of the sink and its stream, as text."""
         return f"{type(self).__name__}, stream {self._stream}"
 
     def has_room(self) -> bool:
@@ -253,7 +252,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         return self._writer.has_room()
 
     async def write(self, batch: RecordBatch) -> None:
-        """Put the records of a job's batch with their keys, in order. The job decides about a record that cannot be put."""
+        """Put the records of a job's batch with their keys, in order. The job's policy applies to a record that cannot be put."""
         rejected: list[tuple[RecordBatch, str]] = []
 
         def reject(index: int, reason: str) -> None:
@@ -294,7 +293,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
 
 
 def _copies_of(records: Sequence[UserRecord], source: SourceShard) -> list[PendingRecord]:
-    """Return the records to put from the records that were read. The usual ones, with nothing but an ASCII key, take a faster path."""
+    """Return the records to put from the records that were read. Records with only an ASCII key take a faster path."""
     return [
         PendingRecord(record.data, key, None, len(record.data) + len(key), source=source)
         if (key := record.partition_key) and record.explicit_hash_key is None and key.isascii()
@@ -317,7 +316,7 @@ def stream_and_properties(
     settings: JobSettings,
     of: Callable[..., object],
 ) -> tuple[str, Properties]:
-    """Return the name or ARN of the stream, and the properties with the keyword arguments of the class `of`.
+    """Return the name or ARN of the stream, and the properties together with the keyword arguments `settings` of the class `of`.
 
     Raises: ConfigurationError if there is no stream, or if a setting is invalid.
     """

@@ -154,9 +154,9 @@ class OutstandingRecords:
     def update_limits(self, shards: int) -> None:
         """Compute the limits for this number of shards.
 
-        If the limit function fails, the last limit is kept.
+        If the user's function `queue_limit` fails, the last limit is kept.
 
-        Raises: the error of the first call of the limit function; ConfigurationError if it does not return a number of at least 1.
+        Raises: the error of the first call of `queue_limit`; ConfigurationError if it does not return a number of at least 1.
         """
         self._shards = shards
         default = min(MAX_DEFAULT_BYTES, BYTES_PER_SHARD * shards)
@@ -241,7 +241,7 @@ class FifoWaiters:
         """Return when there is capacity and no earlier waiter is left. Each failed check counts as a back-pressure cycle.
 
         - `describe`: returns the text about the limits for the warning.
-        - `prepare`: awaited first. This write already has its place in the queue then, so no later write passes it.
+        - `prepare`: awaited first, when this write already has its place in the queue, so that no later write passes it.
         """
         began, has_warned, me = self._clock.monotonic(), False, Notifier()
         self.waiting.append(me)
@@ -307,7 +307,7 @@ class RecordLimit:
         """Largest size of data and key together (bytes)."""
 
     async def read(self) -> StreamSummary:
-        """Read and return the stream's settings. If the credentials do not permit that, those that were read before stay.
+        """Read and return the stream's settings. If the credentials do not permit that, the settings that were read before stay valid.
 
         Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
         """

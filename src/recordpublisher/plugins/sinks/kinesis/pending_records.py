@@ -71,7 +71,7 @@ class PendingRecord(msgspec.Struct, gc=False):
 
     @property
     def hash_key(self) -> int:
-        """The number that decides the shard."""
+        """Number that decides the shard: the explicit hash key, or else the hash of the partition key."""
         return hash_key_of(self.partition_key, self.explicit_hash_key)
 
 
@@ -112,7 +112,7 @@ def rejection_reason(record: PendingRecord, max_record_bytes: int) -> str | None
     if not _is_unicode(record.partition_key):
         return f"its partition key {record.partition_key!a} has half a surrogate pair, which is not valid UTF-8"
     if record.size > max_record_bytes:
-        return f"data and key have {record.size} bytes, the stream accepts {max_record_bytes} (MaxRecordSizeInKiB)"
+        return f"data and key have {record.size} bytes, but the stream accepts at most {max_record_bytes} (MaxRecordSizeInKiB)"
     explicit = record.explicit_hash_key
     if explicit is not None and not _is_hash_key(explicit):
         return f"its explicit hash key is {short_key(explicit)}, but must be a decimal number from 0 to 2^128 - 1"
@@ -147,7 +147,7 @@ class FailedRecord:
 
 
 class AwaitedRecords:
-    """Knows which calls of `put` wait for the acknowledgement of their record. It has one future for each, until the call returns."""
+    """Knows which calls of `put` wait for the acknowledgement of their record. Each of these calls has a future until it returns."""
 
     def __init__(self) -> None:
         self._futures: dict[int, asyncio.Future[None]] = {}
@@ -172,7 +172,7 @@ class AwaitedRecords:
                 future.set_result(None)
 
     def fail(self, record: PendingRecord, error: BaseException) -> bool:
-        """Raise the error in the call that waits for a record. Return False if no call does."""
+        """Raise the error in the call that waits for a record. Return False if no call waits for it."""
         future = self._futures.get(id(record))
         if future is None or future.done():
             return False
@@ -234,14 +234,14 @@ class FailedRecords:
         self._on_failed: Callable[[], None] | None = None
 
     def keep_failed(self, keep: Callable[[PendingRecord, str], None] | None) -> None:
-        """Set the function that gets each record that cannot be put, with the reason, or None.
+        """Set the function that gets each record that cannot be put, with the reason. None removes the function.
 
         The function is called only if there is neither `failOnError` nor a callback.
         """
         self._keep = keep
 
     def begin(self, on_failed: Callable[[], None] | None, *, continues: bool) -> None:
-        """Decide what a failure does before records are accepted, and forget the error that ended an earlier use of the sink.
+        """Set what a failure does, and forget the error that ended an earlier use of the sink. Called before records are accepted.
 
         - `on_failed`: called when an error has ended the sink, so that the job need not wait for its next call of the sink.
         - `continues`: whether the sink continues after it has given up a record, as outside of a job.
@@ -306,7 +306,8 @@ class FailedRecords:
     def give_up(self, record: PendingRecord, code: str, message: str) -> None:
         """Report user records whose retries are used up. In a job with `failOnError` they end the sink.
 
-        The call that waits for a record gets the error. Without a callback only a `flush` that has waited for the record raises too.
+        The call that waits for a record gets the error. Without a callback, a `flush` that has waited for the record raises an error as
+        well.
         """
         for user_record in record.user_records:
             failed = _failed_record(user_record, code, message)

@@ -97,11 +97,11 @@ class Producer:
                 thread.close()
 
     def __aenter__(self) -> NoReturn:
-        """Refuse the statement. Raises: TypeError that says what to write."""
+        """Refuse an `async with`. Raises: TypeError, which says what to write instead."""
         raise TypeError("Producer needs 'with', not 'async with'. In asyncio code use 'async with rp.KinesisSink(...)'")
 
     def __aexit__(self, *_: object) -> NoReturn:
-        """Never called, but Python looks it up before it calls `__aenter__`."""
+        """Raise NotImplementedError. Python never calls this method, but looks it up before it calls `__aenter__`."""
         raise NotImplementedError
 
     def __exit__(
@@ -373,7 +373,7 @@ class _SinkThread:
                 self.loop.__exit__(None, None, None)
 
     async def _closed(self) -> None:
-        """Close the sink, or wait for a call that closes it: a signal handler may call `close` again during a `close`."""
+        """Close the sink, or wait for a call that closes it already: a signal handler may call `close` again during a `close`."""
         if self._close_task is None:
             self._close_task = asyncio.create_task(self._close())
         await self._close_task
@@ -433,7 +433,8 @@ def _end_all(end: Callable[[Producer], None]) -> None:
         try:
             end(producer)
         except Exception as error:
-            message = "at exit, the producer of %s: %s: %s"  # without a traceback, which would only show the exit
+            # Without a traceback, which would only show the exit.
+            message = "at exit, the producer of %s failed: %s: %s"
             log.error(message, producer.stream, type(error).__name__, error)  # noqa: TRY400
 
 

@@ -83,8 +83,8 @@ class GivenUp:
 class PutOutcome:
     """The records of one batch by result.
 
-    `misrouted` are acknowledged records that another shard took than their keys say. With AUTO record distribution, in which keys do not
-    decide the shard, only records that an unknown shard took are misrouted.
+    `misrouted` are acknowledged records that were not taken by the shard that their keys decide. With AUTO record distribution, in which
+    keys do not decide the shard, only records that an unknown shard took are misrouted.
     """
 
     acknowledged: list[PendingRecord]
@@ -108,12 +108,12 @@ def results_of_failed_call(error: TransientError, records: int) -> list[PutResul
 
 
 def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry], largest: int) -> list[PutResult]:
-    """Return the results of a call that the service refused because records are above the stream's size limit, which was lowered.
+    """Return the results of a call that the service refused because records exceed the stream's size limit, which was lowered.
 
-    The records above the limit are refused; the others are sent again.
+    Records that exceed the new limit (`largest`, in bytes) count as refused. The other records are sent again.
     """
     refused = PutResult(
-        error_code=VALIDATION_EXCEPTION, error_message=f"the stream accepts {largest} bytes now: {error}"
+        error_code=VALIDATION_EXCEPTION, error_message=f"the stream now accepts at most {largest} bytes: {error}"
     )
     others = PutResult(error_code=NOT_SENT, error_message=str(error))
     return [refused if size_of(entry.data, entry.partition_key) > largest else others for entry in entries]
@@ -122,7 +122,7 @@ def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry
 def split_by_sent(
     request: PutRequest, entries: Sequence[PutEntry | None]
 ) -> tuple[PutRequest, list[tuple[ShardBatch, list[PendingRecord]]]]:
-    """Return the batches of the records that were sent, and the records of each batch that must no longer be sent (None)."""
+    """Return the request without the records whose entry is None, and for each batch these records, which must not be sent."""
     remaining = iter(entries)
     sent: PutRequest = []
     unsent: list[tuple[ShardBatch, list[PendingRecord]]] = []

@@ -31,7 +31,7 @@ class SendPermission:
         return self._may_write is None or self._may_write()
 
     def source(self, key: str) -> SourceShard:
-        """Return the object that stands for this shard in its records. After a `revoke`, later records get a new one."""
+        """Return the object that all records of a shard refer to. After a `revoke` of the shard, later records get a new object."""
         source = self._sources.get(key)
         if source is None:
             source = self._sources[key] = SourceShard()

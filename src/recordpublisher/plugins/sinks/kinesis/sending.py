@@ -184,9 +184,10 @@ class RecordSending:
 
     @property
     def refused_since(self) -> float:
-        """Since when calls have failed, or had no response, while no shard has taken a record (seconds of the clock). Any thread may ask.
+        """Time since which calls have failed or had no response, and no shard has taken a record (seconds of the clock).
 
-        `NEVER` if none fails and none is open, or if the service has responded again and no record was put since then.
+        `NEVER` if no call fails and none is open, or if the service has responded again and no record was put since then. Any thread may
+        read it.
         """
         open_since = [began for _, began in list(self._calls.values())]
         failing_since = None if self._responded_at is not None else self._failing_since
@@ -418,10 +419,10 @@ class RecordSending:
         self._failing_since = min(self._failing.values(), default=None)
 
     async def _probe(self) -> None:
-        """Ask the service until it responds, while nothing is put. A server that is not ready may get no requests, and so put nothing.
+        """Call the service until it responds, because a server that is not ready may get no requests, and then puts no records.
 
-        Puts may fail although the service responds. So the outage is remembered, and the next failure counts from its beginning: the server
-        is ready until a put shows the contrary, and not for ten seconds again.
+        Puts may still fail after the service has responded. Therefore the outage is remembered: the server is ready until a put fails, and
+        from then on not ready, without another ten seconds of failures.
         """
         while self._failing and self._responded_at is None and self._failures.error is None:
             await asyncio.sleep(READY_AFTER_SECONDS * random.uniform(1.0, 1.2))  # noqa: S311 - jitter
@@ -440,10 +441,10 @@ class RecordSending:
     def _age_waiting(
         self, batch: ShardBatch, outcome: PutOutcome, now: float
     ) -> tuple[list[PendingRecord], list[PendingRecord]]:
-        """Count the outage of a shard for the records that wait behind the records of a call, too. Return those that waited too long.
+        """Count a shard's outage for the records that wait behind a call as well, and return the records that have waited too long.
 
-        The first list has records of the queue, and the second has records that were held for the order of their key. Both are removed.
-        If waiting records did not age, the retries of each would begin only after those of the records before it.
+        The first list has records from the queue, the second has records that were held for the order of their key. These records are
+        removed from both places. If waiting records did not age, the retries of each would begin only after those of the records before it.
         """
         queue, policy = batch.queue, self._settings.retries
         if queue.consecutive_failures < OUTAGE_CALLS or policy.max_outage_ms is None or self._failures.ends_sink:
@@ -462,7 +463,7 @@ class RecordSending:
 
         expired = queue.remove_while(is_used_up, GIVEN_UP_PER_CALL)
         held: list[PendingRecord] = []
-        # Only behind records that are given up too, so that those of a key are given up in their order.
+        # A held record is given up only with the earlier records of its key, so that the records of a key are given up in order.
         if self._order is not None:
             given_up = [*(each.record for each in outcome.given_up), *expired]
             for of_key in self._order.held_of(given_up).values():
@@ -573,7 +574,7 @@ class RecordSending:
         self._outstanding.update_limits(shard_map.open_count)
 
     def _complete_misrouted(self, aggregate: PendingRecord, shard_id: str, shard_map: ShardMap) -> None:
-        """Acknowledge the parts that belong to the shard, and send the others again.
+        """Acknowledge the parts of an aggregate that belong to the shard `shard_id`, and send the other parts again.
 
         Readers drop a part whose hash key lies outside the range of the shard that has the aggregate, unless keys do not decide the shard
         (S4).
@@ -661,7 +662,7 @@ def take_next_request(
 
 
 def _ready(queues: Iterable[TargetShardQueue], now: float) -> tuple[list[TargetShardQueue], float]:
-    """Return the queues that may send now, and the time when the next of the other queues may send."""
+    """Return the queues that may send now, and the time at which the first of the other queues may send."""
     waiting = [queue for queue in queues if queue.records and queue.may_send]
     ready = [queue for queue in waiting if queue.next_send_at <= now + COALESCE_SECONDS]
     later = [queue.next_send_at for queue in waiting if queue.next_send_at > now + COALESCE_SECONDS]

@@ -176,7 +176,7 @@ class TargetShardQueue:
 
     @property
     def burst_bytes(self) -> int:
-        """Bytes that one call may carry; a larger record goes alone."""
+        """Bytes that one call may carry. A larger record is sent alone."""
         return int(self.rate_limit.bytes_per_second * self._burst_limit_seconds)
 
     def add(self, record: PendingRecord, now: float) -> None:
@@ -271,13 +271,13 @@ class TargetShardQueue:
         """Adapt the rate, and the size of calls, to the results of a call.
 
         - `seconds`: the value that `mark_sent` returned for the call.
-        - `refused_share`: the part of its records that was throttled.
+        - `refused_share`: the part of the call's records that was throttled.
         """
         self.rate.add_results(seconds, seconds * refused_share, now)
         self._burst_limit_seconds = self.rate.fraction * self.rate.burst_seconds(now)
 
     def _limit_credit(self, now: float) -> None:
-        """Let at most MAX_CREDIT_SECONDS of unused rate be caught up, minus the seconds of rate that calls in flight have used.
+        """Limit the unused rate that may be caught up on: MAX_CREDIT_SECONDS, minus the seconds that calls in flight have used.
 
         A delayed call in flight may reach the shard together with new calls. All of them must fit into the shard's limit.
         """

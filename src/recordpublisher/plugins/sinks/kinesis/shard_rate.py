@@ -16,25 +16,6 @@ MAX_CREDIT_SECONDS = 0.5
 """Unused time that the sink may catch up on, at most. The service allows one second; this time plus one burst stays below that."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShardRateLimit:
-    """Records and bytes per second that one shard may be sent: the service's limits times the property `RateLimit`.
-
-    - `initial_fraction`: the part of the limit that is used first.
-    - `longest_pause`: longest time in which a shard is sent nothing because of a low rate (seconds). A call that needs more time at the
-      full rate is followed by a longer pause.
-    """
-
-    records_per_second: float
-    bytes_per_second: float
-    initial_fraction: float = 1.0
-    longest_pause: float = 2.0
-
-    def seconds_for(self, records: int, size: int) -> float:
-        """Return how long the shard needs for this many records and bytes at its rate limit."""
-        return max(records / self.records_per_second, size / self.bytes_per_second)
-
-
 INCREASE = 0.032
 """Growth of the rate in a second, as a part of the rate limit."""
 
@@ -57,7 +38,7 @@ UNCONTESTED_SECONDS = 5.0
 
 
 UNCONTESTED_INCREASE = 0.1
-"""Without a refusal for five seconds the rate grows by a tenth a second, since the other producers write less than before."""
+"""Without a refusal for five seconds the rate grows by a tenth of itself each second, because other producers write less than before."""
 
 
 FREQUENT_REFUSALS = 5.0
@@ -88,11 +69,11 @@ RARE_BURST = 0.025
 
 
 FREQUENT_BURST_SECONDS = 0.04
-"""Time between calls while refusals are frequent. Other producers take little between two such calls."""
+"""Time between calls while refusals are frequent. Other producers use up little of the shard's limit between two such calls."""
 
 
 BURST_JITTER = 0.5
-"""Each of these calls is up to this part smaller or larger.
+"""The size of such a call varies at random by up to this part.
 
 Otherwise sinks with the same rate would always follow each other in the same order, and the last one would be refused most.
 """
@@ -167,3 +148,22 @@ class AdaptiveRate:
         """
         steady = INCREASE * min(1.0, 2 * (1 - self.fraction))
         return max(steady, UNCONTESTED_INCREASE * self.fraction) if self._is_uncontested(now) else steady
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRateLimit:
+    """Records and bytes per second that one shard may be sent: the service's limits times the property `RateLimit`.
+
+    - `initial_fraction`: the part of the limit that is used first.
+    - `longest_pause`: longest time in which a shard is sent nothing because of a low rate (seconds). A call that needs more time at the
+      full rate is followed by a longer pause.
+    """
+
+    records_per_second: float
+    bytes_per_second: float
+    initial_fraction: float = 1.0
+    longest_pause: float = 2.0
+
+    def seconds_for(self, records: int, size: int) -> float:
+        """Return how long the shard needs for this many records and bytes at its rate limit."""
+        return max(records / self.records_per_second, size / self.bytes_per_second)

@@ -152,7 +152,7 @@ class KinesisSinkCounters:
         self._send_times = Histogram()
 
     def continue_from(self, earlier: KinesisSinkCounters) -> None:
-        """Count on where the counters of an earlier sink are, so that no counter of a producer falls."""
+        """Continue from the counters of an earlier sink, so that no counter of a producer falls."""
         self._counts, self._send_times = earlier._counts, earlier._send_times
         self._send_time_ms = earlier._send_time_ms
 

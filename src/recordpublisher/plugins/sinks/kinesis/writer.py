@@ -97,7 +97,7 @@ class KinesisWriter:
         self._on_room: Callable[[], None] | None = None
 
     def keep_failed(self, keep: Callable[[PendingRecord, str], None] | None) -> None:
-        """Set the function that gets each record that cannot be put, with the reason, or None.
+        """Set the function that gets each record that cannot be put, with the reason. None removes the function.
 
         The function is called only if there is neither `failOnError` nor a callback.
         """
@@ -171,7 +171,7 @@ class KinesisWriter:
         self._closed_reason = None
 
     def why_not_put(self, min_seconds: float = 0.0) -> str | None:
-        """Return why no record is put now, in plain words, or None if records are put, or if none waits. Any thread may call this.
+        """Return in plain words why no record is put now, or None if records are put or none waits. Any thread may call this.
 
         - `min_seconds`: calls that have failed for a shorter time do not count, unless records are given up sooner.
         """
@@ -184,7 +184,7 @@ class KinesisWriter:
         return self.why_refused(min(min_seconds, self._max_outage_seconds))
 
     def why_refused(self, min_seconds: float) -> str | None:
-        """Return for how long and why no put has succeeded, in plain words, or None if that has lasted `min_seconds` at most."""
+        """Return in plain words for how long and why no put has succeeded; None if that has lasted `min_seconds` at most."""
         failing = self._sending.refused_seconds
         if failing <= min_seconds:
             return None

@@ -30,7 +30,7 @@ _PROGRESS_FIELDS = frozenset(
 
 
 class HandledPositions:
-    """Knows the position of each shard that a checkpoint may store: the one before the first record that is not handled.
+    """Knows the position of each shard that a checkpoint may store: the position before the first unhandled record.
 
     A shard goes to its next reader in one of two ways:
 
@@ -74,7 +74,7 @@ class HandledPositions:
         return {**state, "shards": {key: entry for key, entry in handled.items() if entry is not None}}
 
     def unhandled(self) -> dict[str, UnfinishedShard]:
-        """Return the unhandled records of each shard that has any, including those that are left to its next reader."""
+        """Return how many records are unhandled in each shard that has such records, including those left to its next reader."""
         return {
             key: shard.unhandled() for key, shard in self._shards.items() if shard.batches or shard.left is not None
         }
@@ -123,7 +123,7 @@ class HandledPositions:
         return True
 
     def seconds_until_dropped(self, item: UnhandledRecord, now: float) -> float:
-        """Return how long a failed record of a released shard is still handled again. Not positive if that is not limited (yet)."""
+        """Return for how many more seconds a failed record of a released shard is retried; 0 if its shard was not released."""
         released_at = item.batch.progress.released_at
         return 0.0 if released_at is None else released_at + RETRY_SECONDS - now
 
@@ -171,7 +171,7 @@ class ShardProgress:
         """The records that were dropped here. They are not handled until the next reader handles them. None if there are none."""
 
     def unhandled(self) -> UnfinishedShard:
-        """Return the records that are not handled. Call it only if there are any."""
+        """Return how many records are not handled, and when the oldest arrived. Call this only if there are such records."""
         oldest_ms = [self.batches[0].oldest_unhandled_ms()] if self.batches else []
         left = () if self.left is None else (self.left,)
         records = sum(batch.remaining for batch in self.batches) + sum(each.records for each in left)
@@ -201,7 +201,7 @@ class ShardProgress:
             self._waiting_states.append((self.batches[-1], state))
 
     def advance(self) -> None:
-        """Remove the batches at the front that are finished, and take over the states that waited for them."""
+        """Remove the finished batches at the front. The newest state that waited for one of them may then be stored."""
         while self.batches and not self.batches[0].remaining:
             done = self.batches.popleft()
             if count := done.handled_count():

@@ -18,6 +18,7 @@ from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.clock import Clock, ObservedTimeouts
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.records import Record
+from recordpublisher.publishers.safe_text import few_of
 from recordpublisher.publishers.user_code import UserFunction, describe_error
 
 log = logging.getLogger("recordpublisher.plugins.sinks.map")
@@ -139,8 +140,8 @@ class StreamHandlers:
         """
         sentences = ", ".join(handler.check(context) for handler in self._handlers.values())
         if missing := sorted(set(context.streams) - self._handlers.keys()):
-            given = f"there is one for {', '.join(self._handlers)}" if self._handlers else "the mapping is empty"
-            valid = f"a function for each stream, including {', '.join(missing)}"
+            given = f"there is one for {few_of([*self._handlers])}" if self._handlers else "the mapping is empty"
+            valid = f"a function for each stream, including {few_of(missing)}"
             raise ConfigurationError("handler", valid=valid, statement="lacks a stream", reason=given)
         return sentences
 

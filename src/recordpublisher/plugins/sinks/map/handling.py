@@ -49,7 +49,7 @@ CLOSE_SECONDS = 10.0
 MEASURED_EVERY = 16
 """The delay of each sixteenth record of a batch is measured. To measure each would cost a tenth of a handler that does nothing."""
 _PERMISSION_SECONDS = 0.1
-"""Pause between two questions whether the job may write (E4)."""
+"""Pause between two checks whether the job may write (seconds, E4)."""
 _TURN_SECONDS, _CHECK_EVERY = 0.005, 16
 """A task whose handlers never wait lets the event loop run after this time (seconds). It looks at the clock after this many records."""
 _RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT = 200, 10_000, 2.0
@@ -116,7 +116,7 @@ class RecordHandling:
         self._retried_log = SkippedRecordsLog(log)
 
     def open(self, context: SinkContext) -> None:
-        """Use the permission to write, the traces and the dead letters of a job."""
+        """Connect to a job: its permission to write, its tracing and its dead letters."""
         self._context = context
         self._call_handler = context.traced(self._handler.call)
 
@@ -445,7 +445,7 @@ class RecordHandling:
         self._retry_timers[timer] = items
 
     def retry_released(self, now: float) -> None:
-        """Handle the records that wait for a retry at once if their shard was released `now` (seconds of the monotonic clock).
+        """Retry at once the waiting records whose shard was released at the time `now` (seconds of the monotonic clock).
 
         Their pause may be longer than the time for which a failed record of a released shard is handled here.
         """
@@ -491,7 +491,7 @@ class RecordHandling:
         self._wake()
 
     def leave_failed(self) -> None:
-        """Leave records of released shards to the next start, if they have failed the job, with all records behind them."""
+        """Leave each record of a released shard that has failed the job, and all records behind it, to the next start."""
         failed, self._failed = self._failed, []
         for items in failed:
             if self._positions.drop_failed(items[0], inf):

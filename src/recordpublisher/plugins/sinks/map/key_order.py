@@ -1,4 +1,4 @@
-"""The records of a `MapSink` that are not handled yet, and which of them may be handled now by the order of keys."""
+"""Decides which of the unhandled records of a `MapSink` may be handled now, so that records of one key stay in order."""
 
 from __future__ import annotations
 
@@ -24,6 +24,133 @@ RECORD_OBJECT_BYTES = 330
 
 RETRY_SECONDS = 5.0
 """How long failed records of a released shard are handled again (seconds)."""
+
+
+class ReadyRecords:
+    """Decides which of the waiting records a handler may take.
+
+    `queue` has the records that may be taken now. All other records wait in the `KeyQueue` of their key.
+    """
+
+    def __init__(self, ordering: Ordering) -> None:
+        self.queue: deque[UnhandledRecord] = deque()
+        self._ordering = ordering
+        self._key_queues: dict[str, dict[str, KeyQueue]] = {}
+        """The queues by stream and key."""
+        self._lineage = ShardLineage()
+
+    def add(self, batch: UnhandledBatch) -> None:
+        """Add the records of a batch, in order."""
+        records, ready = batch.records, self.queue
+        if self._ordering is Ordering.NONE:
+            ready.extend([UnhandledRecord(record, index, batch) for index, record in enumerate(records)])
+            return
+        queues = self._key_queues.setdefault(records.stream, {})
+        is_per_key, key = self._ordering is Ordering.PER_KEY, records.shard_id
+        if not is_per_key and key not in queues:
+            self._wait_for_ancestors(records.shard, queues)
+        for index, record in enumerate(records):
+            if is_per_key:
+                if record.partition_key is None:  # AUTO record distribution: a record without a key has no order
+                    ready.append(UnhandledRecord(record, index, batch))
+                    continue
+                key = record.partition_key
+            queue = queues.get(key)
+            if queue is None:
+                queues[key] = queue = KeyQueue(key, queues)
+                ready.append(UnhandledRecord(record, index, batch, queue))
+            elif queue.waiting is None:
+                # Most keys have one record at a time, so the deque is only made for the second record.
+                queue.waiting = deque((UnhandledRecord(record, index, batch, queue),))
+            else:
+                queue.waiting.append(UnhandledRecord(record, index, batch, queue))
+
+    def has(self, count: int) -> bool:
+        """Return whether `take` would return `count` records."""
+        found = len(self.queue)
+        if found >= count:
+            return True
+        for item in self.queue:
+            if item.key_queue is not None and item.key_queue.waiting:
+                found += len(item.key_queue.waiting)
+                if found >= count:
+                    return True
+        return False
+
+    def take(self, count: int) -> list[UnhandledRecord]:
+        """Take up to `count` records that may be handled together. The records of one key are in order."""
+        taken: list[UnhandledRecord] = []
+        while self.queue and len(taken) < count:
+            item = self.queue.popleft()
+            taken.append(item)
+            waiting = None if item.key_queue is None else item.key_queue.waiting
+            while waiting and len(taken) < count:
+                taken.append(waiting.popleft())
+        return taken
+
+    def put_back(self, items: Sequence[UnhandledRecord]) -> None:
+        """Make taken records ready again: records of one key, or one record without a key."""
+        first, others = items[0], items[1:]
+        self.queue.append(first)
+        if others and first.key_queue is not None:
+            # The other records were taken before those that wait, so they go in front of them.
+            first.key_queue.waiting = deque((*others, *(first.key_queue.waiting or ())))
+
+    def finish(self, key_queue: KeyQueue | None) -> None:
+        """Make the next record of this key ready, because the records of the key that were taken are finished."""
+        if key_queue is None:
+            return
+        if key_queue.waiting:
+            self.queue.append(key_queue.waiting.popleft())
+            return
+        del key_queue.queues[key_queue.key]
+        for child in key_queue.children or ():
+            child.unfinished_parents -= 1
+            if not child.unfinished_parents:
+                self.finish(child)
+
+    def remove_dropped(self) -> list[UnhandledRecord]:
+        """Remove the waiting records that are dropped, and return them."""
+        dropped: list[UnhandledRecord] = []
+        for queues in self._key_queues.values():
+            for key_queue in queues.values():
+                if key_queue.waiting:
+                    dropped += [item for item in key_queue.waiting if item.is_dropped]
+                    key_queue.waiting = deque([item for item in key_queue.waiting if not item.is_dropped])
+        ready = list(self.queue)
+        self.queue.clear()
+        self.queue.extend([item for item in ready if not item.is_dropped])
+        for item in ready:
+            if item.is_dropped:
+                dropped.append(item)
+                # Finished like a handled record, because records with this key in other shards, and the key queues of child shards, may
+                # wait for it.
+                self.finish(item.key_queue)
+        return dropped
+
+    def learn_parents(self, state: State) -> None:
+        """Learn the parents of each shard from the state of a checkpoint."""
+        if self._ordering is Ordering.PER_SHARD:
+            self._lineage.learn(state)
+
+    def clear(self) -> None:
+        """Remove every record.
+
+        Without this call the records would stay in memory, because they refer to each other and are excluded from garbage collection.
+        """
+        self.queue.clear()
+        for queues in self._key_queues.values():
+            for key_queue in queues.values():
+                key_queue.waiting = key_queue.children = None
+            queues.clear()
+
+    def _wait_for_ancestors(self, shard: Shard, queues: dict[str, KeyQueue]) -> None:
+        """Make the queue of a shard wait for its unhandled ancestors, if it has any."""
+        parents = [queues[shard_id] for shard_id in sorted(self._lineage.unhandled_before(shard, queues.keys()))]
+        if parents:
+            child = queues[shard.shard_id] = KeyQueue(shard.shard_id, queues, deque(), len(parents))
+            for parent in parents:
+                parent.children = [*(parent.children or ()), child]
 
 
 class UnhandledRecord(msgspec.Struct, gc=False, eq=False):
@@ -123,7 +250,7 @@ OrderingName = Literal["NONE", "PER_KEY", "PER_SHARD"]
 class KeyQueue(msgspec.Struct, gc=False, eq=False):
     """The records of one key (PER_KEY) or shard (PER_SHARD), of which one may be handled at a time. It exists while it has records.
 
-    - `queues`: the mapping of the stream that has this queue under `key`.
+    - `queues`: the queues of the stream by key. This queue is the one of `key`.
     - `waiting`: the records that wait behind the one that may be taken; None if none has waited yet.
     - `unfinished_parents`: number of queues that must end before a record may be taken. Until then `waiting` has all records.
     - `children`: the queues that wait for the end of this one.
@@ -134,133 +261,6 @@ class KeyQueue(msgspec.Struct, gc=False, eq=False):
     waiting: deque[UnhandledRecord] | None = None
     unfinished_parents: int = 0
     children: list[KeyQueue] | None = None
-
-
-class ReadyRecords:
-    """Decides which of the waiting records a handler may take.
-
-    `queue` has the records that may be taken now. All other records wait in the `KeyQueue` of their key.
-    """
-
-    def __init__(self, ordering: Ordering) -> None:
-        self.queue: deque[UnhandledRecord] = deque()
-        self._ordering = ordering
-        self._key_queues: dict[str, dict[str, KeyQueue]] = {}
-        """The queues by stream and key."""
-        self._lineage = ShardLineage()
-
-    def add(self, batch: UnhandledBatch) -> None:
-        """Add the records of a batch, in order."""
-        records, ready = batch.records, self.queue
-        if self._ordering is Ordering.NONE:
-            ready.extend([UnhandledRecord(record, index, batch) for index, record in enumerate(records)])
-            return
-        queues = self._key_queues.setdefault(records.stream, {})
-        is_per_key, key = self._ordering is Ordering.PER_KEY, records.shard_id
-        if not is_per_key and key not in queues:
-            self._wait_for_ancestors(records.shard, queues)
-        for index, record in enumerate(records):
-            if is_per_key:
-                if record.partition_key is None:  # AUTO record distribution: a record without a key has no order
-                    ready.append(UnhandledRecord(record, index, batch))
-                    continue
-                key = record.partition_key
-            queue = queues.get(key)
-            if queue is None:
-                queues[key] = queue = KeyQueue(key, queues)
-                ready.append(UnhandledRecord(record, index, batch, queue))
-            elif queue.waiting is None:
-                # Most keys have one record at a time, so the deque is only made for the second record.
-                queue.waiting = deque((UnhandledRecord(record, index, batch, queue),))
-            else:
-                queue.waiting.append(UnhandledRecord(record, index, batch, queue))
-
-    def has(self, count: int) -> bool:
-        """Return whether `take` would return `count` records."""
-        found = len(self.queue)
-        if found >= count:
-            return True
-        for item in self.queue:
-            if item.key_queue is not None and item.key_queue.waiting:
-                found += len(item.key_queue.waiting)
-                if found >= count:
-                    return True
-        return False
-
-    def take(self, count: int) -> list[UnhandledRecord]:
-        """Take up to `count` records that may be handled together. The records of one key are in order."""
-        taken: list[UnhandledRecord] = []
-        while self.queue and len(taken) < count:
-            item = self.queue.popleft()
-            taken.append(item)
-            waiting = None if item.key_queue is None else item.key_queue.waiting
-            while waiting and len(taken) < count:
-                taken.append(waiting.popleft())
-        return taken
-
-    def put_back(self, items: Sequence[UnhandledRecord]) -> None:
-        """Make records ready again that were taken: either records of one key, or one record without a key."""
-        first, others = items[0], items[1:]
-        self.queue.append(first)
-        if others and first.key_queue is not None:
-            # The other records were taken before those that wait, so they go in front of them.
-            first.key_queue.waiting = deque((*others, *(first.key_queue.waiting or ())))
-
-    def finish(self, key_queue: KeyQueue | None) -> None:
-        """Make the next record of this key ready, because the records of the key that were taken are finished."""
-        if key_queue is None:
-            return
-        if key_queue.waiting:
-            self.queue.append(key_queue.waiting.popleft())
-            return
-        del key_queue.queues[key_queue.key]
-        for child in key_queue.children or ():
-            child.unfinished_parents -= 1
-            if not child.unfinished_parents:
-                self.finish(child)
-
-    def remove_dropped(self) -> list[UnhandledRecord]:
-        """Remove the waiting records that are dropped, and return them."""
-        dropped: list[UnhandledRecord] = []
-        for queues in self._key_queues.values():
-            for key_queue in queues.values():
-                if key_queue.waiting:
-                    dropped += [item for item in key_queue.waiting if item.is_dropped]
-                    key_queue.waiting = deque([item for item in key_queue.waiting if not item.is_dropped])
-        ready = list(self.queue)
-        self.queue.clear()
-        self.queue.extend([item for item in ready if not item.is_dropped])
-        for item in ready:
-            if item.is_dropped:
-                dropped.append(item)
-                # Finished like a handled record, because records with this key in other shards, and the key queues of child shards, may
-                # wait for it.
-                self.finish(item.key_queue)
-        return dropped
-
-    def learn_parents(self, state: State) -> None:
-        """Learn the parents of each shard from the state of a checkpoint."""
-        if self._ordering is Ordering.PER_SHARD:
-            self._lineage.learn(state)
-
-    def clear(self) -> None:
-        """Remove every record.
-
-        Without this call the records would stay in memory, because they refer to each other and are excluded from garbage collection.
-        """
-        self.queue.clear()
-        for queues in self._key_queues.values():
-            for key_queue in queues.values():
-                key_queue.waiting = key_queue.children = None
-            queues.clear()
-
-    def _wait_for_ancestors(self, shard: Shard, queues: dict[str, KeyQueue]) -> None:
-        """Make the queue of a shard wait for its unhandled ancestors, if it has any."""
-        parents = [queues[shard_id] for shard_id in sorted(self._lineage.unhandled_before(shard, queues.keys()))]
-        if parents:
-            child = queues[shard.shard_id] = KeyQueue(shard.shard_id, queues, deque(), len(parents))
-            for parent in parents:
-                parent.children = [*(parent.children or ()), child]
 
 
 class ShardLineage:

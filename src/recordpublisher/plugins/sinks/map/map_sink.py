@@ -307,5 +307,5 @@ class MapSinkFromProperties(MapSink):
         self._set_up(function, MapSettings(**values_of(MapSettings, properties)), SystemClock())
 
     def checks(self) -> Checks:
-        """Return the checks of `recordpublisher doctor`: the function was imported."""
+        """Return the check for `recordpublisher doctor` that the function was imported."""
         return {"function": import_check(self._function)}

@@ -75,7 +75,7 @@ _OF_CLASS: dict[type[Any], types.TypeEngine[Any]] = {
 
 @cache
 def columns_of_type(of: Any) -> FieldColumns:
-    """Return the columns for a type, which are empty if it has no fields."""
+    """Return the column type of each field of the type `of`; empty if it has no fields."""
     return {field.name: _of_type(field.type) for field in fields_of(inspect.type_info(of)) or ()}
 
 
@@ -87,7 +87,7 @@ def bytes_getters_of(of: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def columns_of_values(values: Sequence[Any], known: Collection[str]) -> FieldColumns:
-    """Return the columns for fields whose names are not `known`. A field of a JSON object that is null in all values has none yet."""
+    """Return the column types of the fields that are not `known`. A field of a JSON object that is null in all values has none yet."""
     columns: FieldColumns = {}
     for of in dict.fromkeys(map(type, values)):
         columns |= columns_of_type(of) if has_fields(of) else {}
@@ -99,7 +99,7 @@ def columns_of_values(values: Sequence[Any], known: Collection[str]) -> FieldCol
 
 
 def can_be_widened_to(there: types.TypeEngine[Any], wanted: types.TypeEngine[Any]) -> bool:
-    """Return whether a column of the wanted type holds every value of the column that is there, and more."""
+    """Return whether a column of the type `wanted` holds every value of a column of the type `there`, and more."""
     if isinstance(there, Integer) and isinstance(wanted, Integer):
         return _bits(there) < _bits(wanted)
     if isinstance(there, types.Float) or isinstance(wanted, types.Float):
@@ -314,9 +314,12 @@ def _without_zone(value: datetime) -> datetime:
 
 
 def _no_number(value: str, digits: int) -> str:
-    """Return a text if it is not a number of more than `digits` digits. ISO-8601 has these digits of a date or time without separators.
+    """Return the text `value` unless it is a number with too many digits.
 
-    Raises: ValueError if it is, because Python would read the epoch ms 1712123010123 as a day of the year 1712.
+    - `digits`: number of digits of an ISO-8601 date or time without separators.
+
+    Raises: ValueError if the text is a number of more digits, because Python would read the epoch ms 1712123010123 as a day of the year
+    1712.
     """
     if len(value) > digits and value.isdecimal():
         raise ValueError(f"{repr_of(value)} is a number, and not ISO-8601")

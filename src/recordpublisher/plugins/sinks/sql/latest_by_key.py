@@ -1,4 +1,4 @@
-"""Keeps the latest row of each key: the columns of the key, the field that deletes a row, and the SQL statements for both."""
+"""Describes tables with only the latest row of each key: the key, the field that marks deletes, and the SQL statements."""
 
 import json
 from collections.abc import Collection, Mapping

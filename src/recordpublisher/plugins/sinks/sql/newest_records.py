@@ -31,7 +31,8 @@ class NewestRecords:
 
     def __init__(self, connection: Connection, table: Table, key: Sequence[str]) -> None:
         """Create the table `KEY_TABLE` if it is missing."""
-        self._key = sorted(key)  # one scope for the jobs that name the key in another order
+        # Sorted, so that jobs that name the columns of the key in another order have the same scope.
+        self._key = sorted(key)
         self._scope = f"{_full_name(connection, table)} ({', '.join(self._key)})"
         exact = Text().with_variant(Text(collation="C"), "postgresql")
         self._table = Table(
@@ -73,13 +74,13 @@ class NewestRecords:
             known_stream, known_newest = noted[key]
             if known_stream != stream:
                 reason = (
-                    f"stream '{known_stream}' has a record of its key, and numbers of two streams cannot be compared: add 'stream' "
-                    f"to {SQL_KEY.key}"
+                    f"the stream '{known_stream}' has a record with the same key, but sequence numbers of two streams cannot be compared: "
+                    f"add 'stream' to {SQL_KEY.key}"
                 )
                 rejected.append(Row(row.batch, row.index, {}, reason))
             elif known_newest == newest:
                 written.append((newest, row))
-        # In the order in which the records were put: an earlier record may free a value of another unique index that a later one uses.
+        # Sorted by the order in which records were put, because an earlier one may free a value of another unique index for a later one.
         return [row for _, row in sorted(written, key=lambda each: each[0])], rejected
 
     def _parameters(self, of: tuple[str, str], found: tuple[str, Row]) -> dict[str, Any]:

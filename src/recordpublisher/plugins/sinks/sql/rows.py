@@ -47,7 +47,7 @@ IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record as a row: `values` by column, or the `reason` why it is rejected. `is_delete`: the row of its key is deleted."""
+    """One record as a row: `values` by column, or the `reason` why it is rejected. `is_delete`: whether the row of its key is deleted."""
 
     batch: RecordBatch
     index: int
@@ -121,7 +121,7 @@ class RowBuilder:
         return left if self._metadata_columns or len(left) < len(fields) else None
 
     def losses(self, dialect: str, fields: Collection[str]) -> list[str]:
-        """Return which columns round values without an error, and how, by their types.
+        """Return in words which columns lose part of a value without an error, and which part.
 
         `fields`: the fields whose columns are checked; all columns if it is empty.
         """

@@ -29,7 +29,7 @@ from recordpublisher.plugins.databases import is_about_the_row, is_of_changed_ta
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.properties.sink_properties import SQL_COLUMNS, SQL_KEY, SQL_TABLE
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.safe_text import repr_of
+from recordpublisher.publishers.safe_text import few_of, repr_of
 
 from .column_types import FieldColumns, can_be_widened_to, columns_of_type, columns_of_values, why_rejected
 from .latest_by_key import LatestByKey
@@ -103,7 +103,7 @@ class TargetTable:
             self.add_fields(connection, self._fields_of_type)
         if losses := self.rows.losses(connection.dialect.name, self._fields_of_type):
             log.warning(
-                "table %s rounds values to the types of its columns, without an error: %s", name, ", ".join(losses)
+                "table %s rounds values to the types of its columns, without an error: %s", name, few_of(losses)
             )
 
     def _describe(self, connection: Connection) -> None:
@@ -173,9 +173,9 @@ class TargetTable:
             raise RejectedRowsError(rejected)
 
     def _refuse_changed_table(self, connection: Connection) -> None:
-        """Check that the table was not changed so that it may refuse good rows.
+        """Check that no change of the table since the sink read its columns makes it refuse good rows.
 
-        Raises: SinkError if it was. With the policy SKIP each record would otherwise be skipped because of the change.
+        Raises: SinkError if there is such a change. With the policy SKIP each record would otherwise be skipped because of the change.
         """
         there = find_table(connection, self._name)
         for column in () if there is None else there.columns:
@@ -274,9 +274,9 @@ def check_fields(
         return f"{name} {'will be created' if found is None else 'is there'}"
     unstored = RowBuilder(table).unstored(fields)
     if unstored is None:
-        valid = f"a table with columns of the fields {', '.join(fields)}"
+        valid = f"a table with columns of the fields {few_of([*fields])}"
         raise ConfigurationError(SQL_TABLE.key, name, valid, reason="no column of the table matches a value")
-    return f"{name} has no column for {', '.join(unstored)}, which is not stored" if unstored else f"{name} fits"
+    return f"{name} does not store fields without a column: {few_of(unstored)}" if unstored else f"{name} fits"
 
 
 def has_unknown_key(
@@ -424,7 +424,7 @@ def find_table(connection: Connection, name: str) -> Table | None:
     schema, _, table = name.rpartition(".")
     schemas = inspect(connection).get_schema_names() if schema else []
     if schema and schema not in schemas:
-        reason = f"there is no schema '{schema}'; there are {', '.join(sorted(schemas))}"
+        reason = f"there is no schema '{schema}'; there are {few_of(sorted(schemas))}"
         raise ConfigurationError(SQL_TABLE.key, name, "TABLE, or SCHEMA.TABLE of a schema that exists", reason=reason)
     if not inspect(connection).has_table(table, schema=schema or None):
         return None
@@ -492,7 +492,7 @@ def widen_column(connection: Connection, table: Table, name: str, of: types.Type
 
 
 def why_no_column(dialect: Dialect, name: object, columns: Collection[str]) -> str:
-    """Return why a table with these columns cannot have another one of this name; an empty text if it can."""
+    """Return why a table with these columns cannot have another column of this name; an empty text if it can."""
     if not isinstance(name, str) or not name:  # A function of the user may make objects whose names are not texts.
         return "its name is empty" if name == "" else "its name is not a text"
     is_postgresql = dialect.name == "postgresql"

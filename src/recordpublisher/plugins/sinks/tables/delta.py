@@ -41,6 +41,7 @@ from recordpublisher.publishers.properties.sink_properties import (
     TABLE_BYTES,
     TABLE_COLUMNS,
 )
+from recordpublisher.publishers.safe_text import few_of
 
 from ..archived_shards import HIDDEN
 from ..unfinished_uploads import UnfinishedUploads
@@ -60,7 +61,7 @@ from .table_folder import TableFolder
 from .table_location import FORMS, TableLocation
 
 ENTRIES = "_recordpublisher/positions"
-"""Where the table's folder has the positions of jobs."""
+"""Folder inside the table's folder, for the positions of jobs."""
 _KNOWN = {
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping", "timestampNtz",
     "deletionVectors", "v2Checkpoint",
@@ -159,7 +160,7 @@ class DeltaLakeTable(LakeTable):
         return None
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
-        """Remember whether a row has NaN, because the log must then get no greatest values (see the class)."""
+        """Remember whether a row has NaN, because the log must then get no least and greatest values (see the class)."""
         floats = (column for column in rows.columns if pa.types.is_floating(column.type))
         self._has_nan = self._has_nan or any(pc.any(pc.is_nan(column)).as_py() for column in floats)
 
@@ -269,7 +270,7 @@ class DeltaLakeTable(LakeTable):
         return msgspec.json.encode(found).decode()
 
     def last_number(self, loaded: DeltaTable, writer: str) -> int:
-        """Return the number of a writer's last commit, from the log; 0 if there is none. It survives the cleanup of the log."""
+        """Return the number of a writer's last commit, from the log; 0 if there is none. The number survives the cleanup of the log."""
         return loaded.transaction_version(writer) or 0
 
     def writers(self, loaded: DeltaTable) -> Collection[str]:
@@ -329,19 +330,20 @@ def _shape(table: DeltaTable) -> tuple[Any, ...]:
 
 
 def _refusal(table: DeltaTable) -> str | None:
-    """Return why a writer that only adds files must not write to this table."""
+    """Return why a writer that only adds files must not write to this table; None if it may."""
     protocol, settings = table.protocol(), table.metadata().configuration
     if unknown := sorted({*(protocol.writer_features or ()), *(protocol.reader_features or ())} - _KNOWN):
-        names = ", ".join(unknown)
+        names = few_of(unknown)
         return f"the table has features that this sink does not keep: {names}. Drop them from the table, or write to another table"
     if settings.get("delta.columnMapping.mode", "none") != "none":
-        return "the table has column mapping, under whose names this sink does not write; write to a table without it"
+        return "the table has column mapping, which this sink does not support; write to a table without it"
     if constraints := [name for name in settings if name.startswith("delta.constraints.")]:
-        names = ", ".join(name.removeprefix("delta.constraints.") for name in constraints)
+        names = few_of([name.removeprefix("delta.constraints.") for name in constraints])
         return f"the table has CHECK constraints, which this sink does not check: {names}; drop them from the table (DROP CONSTRAINT)"
     for field in table.schema().fields:
         if not field.nullable:
-            return f"the column {field.name!r} is NOT NULL, and rows may have no value; ALTER COLUMN {field.name} DROP NOT NULL"
+            remedy = f"run ALTER TABLE ... ALTER COLUMN {field.name} DROP NOT NULL"
+            return f"the column {field.name!r} is NOT NULL, but rows may have no value for it; {remedy}"
         if rules := [name for name in field.metadata if name.startswith(_RULES)]:
             return f"the column {field.name!r} has {', '.join(rules)}, which this sink does not keep; write to a table without it"
     return None

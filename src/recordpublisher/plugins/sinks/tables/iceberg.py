@@ -47,7 +47,7 @@ except ImportError as error:
 
 from recordpublisher.fetcher.sink import Staged
 from recordpublisher.plugins.columns.partitions import Partitions, within_datetime_range
-from recordpublisher.plugins.stores.object_storage import s3_access
+from recordpublisher.plugins.stores.obstore_client import s3_access
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     RecordPublisherError,
@@ -96,7 +96,7 @@ _TRANSFORMS: dict[str | None, Transform[Any, Any]] = {
     "day": DayTransform(),
     "hour": HourTransform(),
 }
-"""The transform of a partition column, by the smallest unit of time in the pattern: first none, then from the largest unit down."""
+"""Iceberg's transform of a partition column, by the smallest unit of time in the pattern; None stands for a pattern without a time."""
 
 
 class IcebergSink(TableSink):
@@ -217,7 +217,7 @@ class IcebergTable(LakeTable):
         return str(self.load().location())
 
     def live_files(self, loaded: Table) -> Mapping[str, bool]:
-        """Return the files of the current snapshot. Raises: StateError if one is outside of the table's folder."""
+        """Return the files of the current snapshot. Raises: StateError if a file is outside of the table's folder."""
         folder, found = f"{loaded.location().rstrip('/')}/", dict[str, bool]()
         for task in self._called(lambda _: list(loaded.scan().plan_files())):
             path = task.file.file_path
@@ -424,10 +424,11 @@ def _data_file(table: Table, metadata: TableMetadata, path: str) -> DataFile:
 
 
 def _refusal(table: Table) -> str | None:
-    """Return the reason if the table has a required column: this sink writes null where a record has no value."""
+    """Return why rows cannot be added, or None. A required column is a reason, because records may have no value for it."""
     for field in table.schema().fields:
         if field.required:
-            return f"the column {field.name!r} is required, and rows may have no value; ALTER COLUMN {field.name} DROP NOT NULL"
+            remedy = f"run ALTER TABLE ... ALTER COLUMN {field.name} DROP NOT NULL"
+            return f"the column {field.name!r} is required, but rows may have no value for it; {remedy}"
     return None
 
 

@@ -15,7 +15,7 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from recordpublisher.plugins.stores.back_ends import AZURE, GOOGLE, S3, BackEnd, back_end_of
 from recordpublisher.plugins.stores.durable_files import DurableFile
-from recordpublisher.plugins.stores.object_storage import open_object_store, s3_options
+from recordpublisher.plugins.stores.obstore_client import open_object_store, s3_options
 from recordpublisher.publishers.errors import (
     StateError,
 )
@@ -51,17 +51,6 @@ UNSUPPORTED_PROPERTIES = {
     "client.profile-name", "glue.profile-name", "dynamodb.profile-name", "adls.connection-string",
 }  # fmt: skip
 """Properties of pyiceberg, about the place of files or credentials, that this FileIO does not support."""
-
-
-def is_worth_logging(line: logging.LogRecord) -> bool:
-    """Return whether a line should be logged: False for pyiceberg's warning that a column of a file has no statistics.
-
-    Arrow omits the statistics of long values and of columns of bytes, so the warning would be logged for each file of a job.
-    """
-    return "PyArrow statistics missing" not in str(line.msg)
-
-
-logging.getLogger("pyiceberg.io.pyarrow").addFilter(is_worth_logging)
 
 
 class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
@@ -136,6 +125,17 @@ class ObjectFileIO(FileIO):  # type: ignore[misc] # of Any
             raise
         except Exception as error:
             raise StateError(f"{root} cannot be opened: {error}") from error
+
+
+def is_worth_logging(line: logging.LogRecord) -> bool:
+    """Return whether a line should be logged: False for pyiceberg's warning that a column of a file has no statistics.
+
+    Arrow omits the statistics of long values and of columns of bytes, so the warning would be logged for each file of a job.
+    """
+    return "PyArrow statistics missing" not in str(line.msg)
+
+
+logging.getLogger("pyiceberg.io.pyarrow").addFilter(is_worth_logging)
 
 
 class _File(InputFile, OutputFile):  # type: ignore[misc]

@@ -33,7 +33,7 @@ from recordpublisher.publishers.properties.sink_properties import (
     SINK_BUFFER,
 )
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.safe_text import counted
+from recordpublisher.publishers.safe_text import counted, few_of
 
 from ..archived_shards import (
     SHARDS,
@@ -183,7 +183,7 @@ class TableSink(ArchivingSink):
                 "%s has %s that the records of this job do not have; in its rows they are null. If the records have such a field, add it "
                 "to flink.deserializer.schema or to the type",
                 self._place,
-                f"the column{'s' if len(left) > 1 else ''} {', '.join(map(repr, left))}",
+                f"the column{'s' if len(left) > 1 else ''} {few_of([*map(repr, left)])}",
             )
 
     async def _first_columns(self, context: SinkContext, check: Callable[[pa.RecordBatch], None]) -> FileColumns:
@@ -519,13 +519,13 @@ class TableSink(ArchivingSink):
         for files in map(staged_data_files, new):
             if not last and folder.size(files.mark_path) is None:
                 raise StateError(
-                    f"it is not known whether the table has the rows already: {files.mark_path} is missing, which is "
-                    "deleted when a commit was published, or by a removal of orphan files"
+                    f"it is not known whether the table has the rows already, because {files.mark_path} is missing: the sink deletes this "
+                    "file when the commit is published, and a removal of orphan files may delete it earlier"
                 )
             missing = [name for file in files.files if folder.size(name := files.name(file)) != file.size]
             if missing:
                 reason = "a full vacuum or a removal of orphan files may have deleted them, and their records are in no table"
-                raise StateError(f"{', '.join(missing)} of {self._place} are committed but missing: {reason}")
+                raise StateError(f"{few_of(missing)} of {self._place} are committed but missing: {reason}")
             partitions = files.files[0].partition if files.files else ()
             if (misfit := self._table.misfit(loaded, files.columns, partitions)) is not None:
                 raise StateError(misfit)
@@ -544,7 +544,7 @@ class TableSink(ArchivingSink):
         return self._table.numbers_expire and bool(content.files) and folder.size(content.mark_path) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
-        """Return the commits that were taken back. The table has the number of the first one."""
+        """Return the commits that were taken back: the first of them, whose number is in the table, and all later ones."""
         first = self._table.last_number(loaded, writer + _TAKEN_BACK)
         return [each for each in commits if each.number.n >= first] if first else []
 

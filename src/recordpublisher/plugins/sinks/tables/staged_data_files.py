@@ -132,7 +132,7 @@ class OpenFiles:
         self.begin("")
 
     def begin(self, life: str) -> None:
-        """Begin the life `life` (`CommittingSink`), and abandon the files of the next stage. What was written of them stays."""
+        """Begin a new run of the worker, with the name `life`, and abandon the open files. Their written parts stay in the folder."""
         for file in self._open.values():
             with suppress(OSError):
                 file.abandon()
@@ -140,7 +140,7 @@ class OpenFiles:
         self.begin_stage()
 
     def begin_stage(self) -> None:
-        """Forget the files that `taken` returned. Later files are of the next stage."""
+        """Forget the files that `take_staged` returned. Later files are of the next stage."""
         self._stage += 1
         self._folder: TableFolder | None = None
         self._open = {}
@@ -281,10 +281,10 @@ _DATA_PATH = re.compile(rf"(?:^|/){DATA}/([A-Za-z0-9_.-]+)/(\d+)/(?:.*/)?(\d+)\.
 
 
 class DataFile(msgspec.Struct, frozen=True):
-    """One Parquet file: its number in the stage, its size in bytes, its number of rows, the values of its partition, and Delta's
-    statistics.
+    """One Parquet file of a stage.
 
-    `folder`: the path of the file's partition folders, with a slash at the end.
+    - `number`: the number of the file in the stage.
+    - `folder`: the path of the file's partition folders, with a slash at the end.
     """
 
     number: int
@@ -327,7 +327,7 @@ class RangeProof(msgspec.Struct, frozen=True):
 
     @classmethod
     def parsed(cls, name: str) -> RangeProof | None:
-        """Return the proof in the name of a file, or None if the name is not one."""
+        """Return the proof in the name of a file, or None if the name has no proof."""
         if (found := _PROOF.fullmatch(name)) is None:
             return None
         after, through, part, parts, file, rows = found.groups()

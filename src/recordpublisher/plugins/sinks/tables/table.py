@@ -15,21 +15,11 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import SCHEMA
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.safe_text import few_of
 
 from .table_folder import TableFolder
 
 _REWRITTEN = "a table with the types of the records: stop the job, and rewrite the table with them, as the page about lakes shows"
-
-
-class NoTableError(Exception):
-    """Raised if there is no table yet."""
-
-
-class ConflictingCommitError(Exception):
-    """Raised if another commit was faster, or if the result of a commit is unknown.
-
-    The caller loads the table again, which shows whether the number of the commit is stored.
-    """
 
 
 class LakeTable(ABC):
@@ -121,8 +111,24 @@ class LakeTable(ABC):
         """
 
 
+class NoTableError(Exception):
+    """Raised if there is no table yet."""
+
+
+class ConflictingCommitError(Exception):
+    """Raised if another commit was faster, or if the result of a commit is unknown.
+
+    The caller loads the table again, which shows whether the number of the commit is stored.
+    """
+
+
 def chosen_evolution(properties: Properties, declared: Property[str]) -> str:
-    """Return FIXED or EVOLVE. Inferred columns imply EVOLVE. Raises: ConfigurationError if the columns are inferred and FIXED is set."""
+    """Return whether the table may get new columns (EVOLVE) or not (FIXED). Inferred columns imply EVOLVE.
+
+    - `declared`: the property that has one of these values.
+
+    Raises: ConfigurationError if the columns are inferred and FIXED is set.
+    """
     if is_inferred(properties):
         if properties.is_set(declared) and properties.value(declared) != "EVOLVE":
             reason = f"{SCHEMA.key}=INFER adds columns"
@@ -212,6 +218,6 @@ def check_columns(
         if is_other or name not in there:
             missing.append(name)
     if missing and columns == "FIXED":
-        reason = f"{table} has no column {', '.join(map(repr, missing))}"
+        reason = f"{table} has no column {few_of([*map(repr, missing)])}"
         raise ConfigurationError(declared.key, columns, "EVOLVE, which adds columns", reason=reason)
     return missing

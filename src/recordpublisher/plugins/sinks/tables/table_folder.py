@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from recordpublisher.plugins.stores.durable_files import DurableFile, exists
-from recordpublisher.plugins.stores.object_storage import error_words
+from recordpublisher.plugins.stores.obstore_client import error_words
 
 STAGED = "_recordpublisher/staged"
 """The folder with a mark for each stage that is not published. Table formats ignore folders that begin with `_`."""
@@ -21,14 +21,6 @@ _PART_BYTES, _PARTS = 10 * 2**20, 2
 
 They bound the memory of each open file, and many files are open. A file smaller than a part is one request.
 """
-
-
-class OutputFile(NamedTuple):
-    """A file that is being written; `close` makes it durable."""
-
-    name: str
-    target: Any
-    close: Callable[[], None]
 
 
 class TableFolder:
@@ -143,6 +135,14 @@ class ObjectFolder(TableFolder):
     def _below(self, folder: str) -> list[Any]:
         with as_os_errors():
             return [each for chunk in self._client.list(self._prefix + folder) for each in chunk]
+
+
+class OutputFile(NamedTuple):
+    """A file that is being written; `close` makes it durable."""
+
+    name: str
+    target: Any
+    close: Callable[[], None]
 
 
 class ObjectWriter(io.RawIOBase):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from recordpublisher.plugins.stores.back_ends import FOLDER, OBJECT_STORES, S3, back_end_of, forms_of
 from recordpublisher.plugins.stores.durable_files import path_of
-from recordpublisher.plugins.stores.object_storage import ObjectLocation, s3_access
 from recordpublisher.plugins.stores.object_store import refuse_query_and_fragment
+from recordpublisher.plugins.stores.obstore_client import ObjectLocation, s3_access
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 

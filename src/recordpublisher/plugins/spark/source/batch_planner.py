@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
+from recordpublisher.plugins.stores.spark_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.job_properties import LOOKAHEAD
 from recordpublisher.publishers.properties.times_and_sizes import iso_time

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
+from recordpublisher.plugins.stores.spark_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError, StreamNotFoundError
 from recordpublisher.publishers.properties.properties import Properties

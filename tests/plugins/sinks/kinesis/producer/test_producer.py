@@ -488,7 +488,7 @@ def test_an_exit_tells_what_was_not_put(served):
     done = run_program("for number in range(3): producer.put(b'%d' % number, str(number))", served)
     exit_line, sink_line = sorted(done.stderr.splitlines())  # of two threads
     assert "the Kinesis sink of out ends, and gives up 3 records: PutRecords failed with AccessDenied" in sink_line
-    assert "at exit, the producer of out: FatalKinesisError: PutRecords failed with AccessDenied" in exit_line
+    assert "at exit, the producer of out failed: FatalKinesisError: PutRecords failed with AccessDenied" in exit_line
     assert exit_line.endswith("The sink ends; accepted and not acknowledged: 3 records")
 
 

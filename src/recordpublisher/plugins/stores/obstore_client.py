@@ -1,4 +1,4 @@
-"""Opens object storage (S3, Google Cloud Storage, Azure) with the library obstore, for sinks that write files or tables."""
+"""Opens clients of the library obstore for S3, Google Cloud Storage and Azure, and translates the errors of obstore."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def s3_options(access: AwsAccess, given: Mapping[str, str] | None = None) -> dic
     own = {_OF_GIVEN.get(name, name): options.pop(name) for name in _KEYS if name in options}
 
     def keys() -> dict[str, Any]:
-        """Return the newest credentials. They are given by a function, because obstore would add a token from the environment to keys."""
+        """Return the newest credentials. obstore gets a function, because it would add a token from the environment to plain keys."""
         found = access.found
         theirs = {"access_key_id": found.access_key, "secret_access_key": found.secret_key, "token": found.token}
         return (own or theirs) | {"expires_at": datetime.now(UTC) + VALID}

@@ -89,7 +89,7 @@ def test_the_missing_extra_is_named(monkeypatch):
 EXITS = """
 import asyncio, atexit, time
 from obstore.store import S3Store
-from recordpublisher.plugins.stores.object_storage import as_state_errors
+from recordpublisher.plugins.stores.obstore_client import as_state_errors
 from recordpublisher.publishers.errors import StoreUnavailableError
 
 config = dict(endpoint="http://127.0.0.1:9", access_key_id="a", secret_access_key="b", region="us-east-1")

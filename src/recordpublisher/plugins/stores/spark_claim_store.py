@@ -71,7 +71,7 @@ class ReadClaimStore:
         return any(name > f"{query}/{batch + 1:010d}" for name in names if not name.startswith(_marker_name(query, "")))
 
     def queries(self) -> set[str]:
-        """Return the queries that have claims here."""
+        """Return the ids of the queries that have claims in this store."""
         return queries_of(self._run(self._store.list_names("")))
 
     def write_marker(self, query: str, token: str) -> None:
@@ -86,7 +86,7 @@ class ReadClaimStore:
             raise ConfigurationError(self.key, self.place, _VALID, reason=reason) from error
 
     def has_marker(self, query: str, token: str) -> bool:
-        """Return whether the marker was written, and has not been lost since then."""
+        """Return whether the store has the marker of the query (see `write_marker`)."""
         return self._run(self._store.get(_marker_name(query, token))) is not None
 
     def close(self) -> None:
@@ -114,7 +114,8 @@ class BatchId(msgspec.Struct, frozen=True):
 class StoredClaims(msgspec.Struct, frozen=True):
     """Claims by name.
 
-    `has_marker`: whether the store has the marker that the query wrote. Otherwise it may be an empty store in the place of that one.
+    `has_marker`: whether the store has the marker that the query wrote. If not, this may be an empty store that has replaced the query's
+    store.
     """
 
     claims: dict[str, bytes]
