@@ -1,4 +1,4 @@
-"""Formats the output of commands: aligned columns, colours, times, rates and JSON.
+"""Prints and formats the output of commands: tables, colours, times, rates and JSON. Formats log lines.
 
 Control characters in data never reach a terminal.
 """
@@ -54,7 +54,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formats each log entry as one JSON object: time, level, logger, message, its own fields, and the traceback if there is one."""
+    """Formats each log entry as one JSON object: time, level, logger, message, extra fields, and the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a log entry."""
@@ -141,7 +141,7 @@ _IN_JSON = re.compile(b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae
 
 
 class SafeText(str):
-    """Text without control characters except our own colours."""
+    """Text without control characters, except those of the colours that commands use."""
 
     __slots__ = ()
 
@@ -216,7 +216,7 @@ def duration(ms: int | None) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Return a rate with separated thousands, or with two digits if it is below 10, or `-` if it is not known."""
+    """Return a rate with separated thousands, with two significant digits if it is below 10, or `-` if it is not known."""
     return "-" if per_second is None else f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
 
 

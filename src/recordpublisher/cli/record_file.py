@@ -123,12 +123,12 @@ class RecordFile:
             self._write_waiting()
 
     def flush(self) -> None:
-        """Flush the lines to the reader of the file. Columns wait until there are enough records."""
+        """Make the lines visible to readers of the file. Formats with columns keep records until there are enough to write."""
         if self._columns is None:
             self._out.flush()
 
     def close(self) -> None:
-        """Write the waiting records, and the end of a file of columns."""
+        """Write the records that still wait, and the end of the file."""
         self._begin()
         if self._columns is not None:
             self._write_waiting()
@@ -149,7 +149,7 @@ class RecordFile:
 
 
 class SchemaFile(RecordFile):
-    """Infers a schema from the fields of JSON objects, and writes it at the end in the form of `flink.deserializer.schema`.
+    """Infers a schema from the fields of JSON objects. At the end, writes it in the form of `flink.deserializer.schema`.
 
     `pattern`: the job's `flink.sink.partitions`.
     """

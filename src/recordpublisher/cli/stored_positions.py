@@ -1,4 +1,4 @@
-"""Opens what commands read of a job from outside: its stored positions, and a probe of each of its streams."""
+"""Opens the stored positions of a job, and probes that compare them with its streams, for commands that look at a job from outside."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def open_probes(
 
 
 def check_streams_of_kinesis(properties: Properties) -> None:
-    """Check that Kinesis can be asked for the newest records. Raises: ConfigurationError if a plugin's publisher or queue is read."""
+    """Check that the streams are in Kinesis. Raises: ConfigurationError if a queue or the publisher of a plugin is read."""
     if why := why_not_in_kinesis(properties):
         shown = (
             ""

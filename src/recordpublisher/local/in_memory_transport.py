@@ -28,14 +28,15 @@ BUFFER_BYTES = 1 << 16
 def in_memory(
     streams: Mapping[str, int], *, region: str = "us-east-1", clock: Clock | None = None
 ) -> Iterator[Account]:
-    """Make everything that is started in the `with` block read and write an account in this process, without a port.
+    """Let every job and client that is started in the `with` block use an account in this process, without a port.
 
     This is for tests of a job, on any event loop. `account.find("orders").put(b"...", "key")` puts a record; the `split` and `merge` of the
     stream reshard it.
 
     - `streams`: the number of shards of each stream, by its name.
     - `region`: the region in the ARNs.
-    - `clock`: the account's time, which decides arrivals and retention; without it, the machine's clock. A `ManualClock` makes records old.
+    - `clock`: the account's time, which decides arrivals and retention; without it, the machine's clock. A test can move a
+      `ManualClock`, so that records expire.
     """
     account = Account(clock or SystemClock(), region, Delays(), None)
     if isinstance(clock, ManualClock):
@@ -61,7 +62,7 @@ class MemoryTransport:
         self._open: set[MemoryResponse] = set()
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """Make one call with a deadline."""
+        """Make one call, which must end within the deadline, and return its response."""
         return await self.call_with_body(api, _body(parameters))
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:

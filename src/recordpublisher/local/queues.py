@@ -77,7 +77,7 @@ class Queue:
 
     @property
     def visibility_seconds(self) -> int:
-        """How long a received record is hidden from others, unless a call sets another time (seconds)."""
+        """How long a received record is hidden from other receivers, unless a call sets another time (seconds)."""
         seconds: int = self.settings["VisibilityTimeoutSeconds"]
         return seconds
 
@@ -167,7 +167,7 @@ class QueueTable:
         return self.add(queue)
 
     def add(self, made: Queue) -> Queue:
-        """Add a queue that already exists."""
+        """Add a queue that was made elsewhere, such as one that was stored. Return the queue."""
         self._by_arn[made.arn] = made
         return made
 
@@ -200,7 +200,7 @@ class Delivery(msgspec.Struct, array_like=True):
     key: Key
     first_ms: int
     visible_ms: int
-    """Until when the record is hidden (in flight), in epoch ms."""
+    """The time until which the record is hidden (in flight), in epoch ms."""
     receive_count: int = 0
     receipts: int = 0
     """Number of handles that were returned. Only the newest one is valid."""
@@ -235,7 +235,7 @@ class Deliveries:
     def receive(
         self, limit: int, visible_ms: int, now_ms: int, max_receives: int | None, *, dead: bool
     ) -> list[tuple[Delivery, bytes]]:
-        """Hide visible records, or dead letters, until `visible_ms`, and return each with its fragment of the log.
+        """Return at most `limit` visible records, or dead letters, each with its JSON, and hide them until `visible_ms`.
 
         If there are both new records and records that became visible again, they take turns to come first, so that neither has to wait for
         the other.
@@ -264,7 +264,10 @@ class Deliveries:
         heappush(self._timeouts, (visible_ms, delivery.key))
 
     def release(self, delivery: Delivery, now_ms: int, receive_count: int) -> None:
-        """Make a record visible at once, and turn a dead letter into a record. `receive_count`: how often it counts as received."""
+        """Make a record visible at once. A dead letter becomes an ordinary record again.
+
+        - `receive_count`: the record's new count of receipts.
+        """
         delivery.is_dead, delivery.receive_count = False, receive_count
         self.hide(delivery, now_ms)
 

@@ -74,7 +74,7 @@ class AccountStorage:
         self.save()
 
     def save(self) -> None:
-        """Store everything except records, and listen to new shards. Raises: ApiError if the file cannot be written."""
+        """Store everything except records, and listen to the logs of new shards. Raises: ApiError if the file cannot be written."""
         document = encoded(self._account)
         shards = dict(self._shards())
         for name, (_, shard) in shards.items():
@@ -126,7 +126,7 @@ class AccountStorage:
             self._stored[name] = shard.log.tip - 1
 
     def _shards(self) -> list[tuple[str, tuple[Stream, Shard]]]:
-        """Return each shard with a name that no other shard has ever had, even of a stream that was deleted."""
+        """Return each shard and its stream, by a name that no shard of this account has had before, including shards of deleted streams."""
         return [
             (_name(stream, shard.index), (stream, shard))
             for stream in self._account.streams().values()
@@ -262,7 +262,7 @@ class StoredShard(msgspec.Struct, frozen=True):
     closed_epoch: int | None
     ending_counter: int | None
     is_kept: bool = True
-    """False for a shard past retention, which only its children name. With a longer retention it must not appear again."""
+    """Whether the stream still has the shard. A shard past retention is stored only because its children name it."""
 
 
 class StoredStream(msgspec.Struct, frozen=True):
@@ -311,7 +311,7 @@ def encoded(account: Account) -> bytes:
 
 
 def decoded(document: bytes) -> StoredAccount:
-    """Return a stored account. Raises: one of UNDECODABLE if it cannot be read."""
+    """Return a stored account. Raises: one of the errors in `UNDECODABLE` if it cannot be read."""
     return msgspec.msgpack.decode(document, type=StoredAccount, dec_hook=lambda _, tags: TagSet(tags))
 
 

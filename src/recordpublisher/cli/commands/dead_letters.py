@@ -41,7 +41,7 @@ OfQueue = Annotated[bool, typer.Option("--queue", help="Use the dead letters of 
 
 
 class ReplayTarget(StrEnum):
-    """The destinations of a replay."""
+    """Where a replay sends the dead letters."""
 
     JOB = "job"
     STREAM = "stream"
@@ -171,8 +171,8 @@ def replay_letters_again(
 ) -> None:
     """Replay every dead letter once, and keep those that fail again. Exits with 1 if one did.
 
-    A dead letter that succeeded is removed. A stream cannot remove it, but the next replay skips it. After a kill, only the dead letters
-    that were being replayed may be replayed twice. The job may be running; run one replay at a time.
+    A dead letter that succeeded is removed; from a stream it cannot be removed, but the next replay skips it. After a kill, only the
+    dead letters that were being replayed may be replayed twice. The job may be running; run one replay at a time.
 
     Example: recordpublisher dead-letters replay job.properties --to stream
 
@@ -276,7 +276,7 @@ async def _replay(
 
 
 def _read_payloads(path: Path) -> dict[tuple[str, str], bytes]:
-    """Return the payload of each dead letter in a file, by its shard's key and its sequence number.
+    """Return the payload of each dead letter in a file, by the `Shard.key` and the sequence number of the dead letter.
 
     Raises: ConfigurationError, which names the line, if a line is malformed; ConfigurationError if the file cannot be read.
     """

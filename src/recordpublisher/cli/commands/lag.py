@@ -227,9 +227,9 @@ def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
 
 
 def stale_checkpoint_age_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
-    """Return the age of the last checkpoint (ms) if it is so old that the job has stopped or is stuck; None if the job may be running.
+    """Return the age of the last checkpoint (ms) if it is so old that the job must have stopped or be stuck, else None.
 
-    A job without unread records may be running, because it need not store its positions in each interval.
+    Without unread records the result is None, because a running job then need not store its positions in each interval.
     """
     if interval_ms < 0:  # Nothing is stored before the stop.
         return None

@@ -239,7 +239,7 @@ async def stored_states(properties: Properties) -> dict[str, ShardState]:
 
 
 async def note_on_running_job(job: JobPositions) -> str:
-    """Return a note on what happens to a job that was not stopped, and on when the job last stored its positions.
+    """Return a note that says when the job last stored its positions, and what happens to a job that was not stopped.
 
     A job that stored them seconds ago is probably running.
     """

@@ -84,9 +84,9 @@ class RunBounds:
         return with_oldest_start(properties) if any(self._given.values()) else properties
 
     def _refuse(self, other: str, reason: str) -> None:
-        """Raise the error for the first bound that was given, because it cannot be combined with `other`.
+        """Check that no bound was given, because `other` excludes bounds. `reason`: why.
 
-        Raises: ConfigurationError if a bound was given.
+        Raises: ConfigurationError for the first bound that was given.
         """
         for option, value in self._given.items():
             if value is not None:
@@ -150,7 +150,7 @@ def run(
     yields one. Options and -p take precedence over its own settings and arguments: flink.state.uri replaces a state_store.
 
     Calls are retried for 15 minutes while the service, a state store or a database is unreachable (flink.job.max.outage).
-    A host that DNS does not know ends the start after seconds.
+    If DNS does not know a host, the start fails after a few seconds.
 
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once.
     With --parallelism, a process that fails ends the job.

@@ -58,7 +58,10 @@ MIN_LOSS_MS = 4 * 3_600_000
 
 
 class JobChecks:
-    """The checks of one job. Nothing is opened, stored or retried. `made` closes the stores and sinks that the checks make."""
+    """The checks of one job. They open no sink, store nothing and retry nothing.
+
+    - `made`: the exit stack that closes the stores and sinks that the checks make.
+    """
 
     def __init__(self, registry: Registry, properties: Properties, made: AsyncExitStack) -> None:
         self._registry = registry
@@ -259,7 +262,7 @@ SPARE_SECONDS = 1.0
 async def check_rows(positions: JobStateReader) -> None:
     """Check that no positions are next to the sink's rows, if the state store has none.
 
-    Raises: StateError if there are: a start is refused, because it would write the rows again.
+    Raises: StateError if there are such positions. A start would be refused then, because it would write the rows again.
     """
     if await positions.load_beside_rows():
         raise StateError(
@@ -269,10 +272,10 @@ async def check_rows(positions: JobStateReader) -> None:
 
 
 async def check_alone(positions: JobStateReader, properties: Properties) -> str:
-    """Return, in words, that no other process seems to run this job, which must run alone.
+    """Check that no other process seems to run this job, which must run alone. Return in words why none does.
 
-    Raises: RecordPublisherError if a worker runs it: a start would replace that worker. NotCheckedError if only the sink has positions, or
-    if a running job might not store a checkpoint in the time for which this check waits.
+    Raises: RecordPublisherError if a worker runs the job, which a start here would replace. NotCheckedError if only
+    the sink has positions, or if a running job might not store a checkpoint in the time for which this check waits.
     """
     if positions.documents is None:
         sink = properties.value(SINK)

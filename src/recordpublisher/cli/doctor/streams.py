@@ -62,7 +62,7 @@ class StreamChecks:
         """The largest record that the stream takes, once the checks have found it."""
 
     async def findings(self) -> list[Finding]:
-        """Check the clock, the settings, the consumers, and each IAM action that the use of the stream needs."""
+        """Return the findings about the clock, the settings, the consumers, and each IAM action that the use of the stream needs."""
         checks: list[tuple[str, Check]] = [
             ("clock", self._clock_offset),
             ("kinesis:ListShards", self._list_shards),
@@ -101,7 +101,7 @@ class StreamChecks:
         return ["RegisterStreamConsumer", "DeregisterStreamConsumer", *tags]
 
     def _key_actions(self) -> list[str]:
-        """Return the KMS actions that the use needs if the stream has a KMS key of the user; none for the key of AWS."""
+        """Return the KMS actions that the use of the stream needs. There are none if the stream has no KMS key, or the key of AWS."""
         if self._key is None or self._key.endswith("alias/aws/kinesis"):
             return []
         return ["kms:Decrypt", *(["kms:GenerateDataKey"] if self._use.writes else [])]

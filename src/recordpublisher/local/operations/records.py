@@ -178,7 +178,7 @@ def _target(stream: Stream, entry: requests.PutRecordsEntry) -> tuple[Shard, str
 
 
 def _error_entry(account: Account, stream: Stream, shard: Shard, size: int) -> str | None:
-    """Return the error of a record that is refused, or None if the record is to be stored."""
+    """Return the error of a record that a quota or a fault refuses, or None if the record must be stored."""
     code = account.faults.for_entry("PutRecords")
     if code is None and account.throttle and not account.throttle.admit_write(f"{stream.name}/{shard.id}", size):
         code = "ProvisionedThroughputExceededException"

@@ -179,7 +179,7 @@ def _lowest_shard(workers: Sequence[WorkerMetrics]) -> tuple[int, str, Mapping[s
 
 
 def _counting_watermark(shard: Mapping[str, Any]) -> float:
-    """Return the value with which the shard counts for the global watermark. A shard without a watermark counts as lowest."""
+    """Return the shard's next watermark, or its present one if there is no next one (epoch ms). Without both, return minus infinity."""
     watermark = shard["watermark"] if shard["nextWatermark"] is None else shard["nextWatermark"]
     return float("-inf") if watermark is None else watermark
 
@@ -201,9 +201,9 @@ def _reason(shard: Mapping[str, Any]) -> str:
 
 
 class StoredSnapshots:
-    """Makes snapshots of any job from its stored positions and the tips of its shards, which it reads for every snapshot.
+    """Makes snapshots of any job from its stored positions and the tips of its shards, both read again for every snapshot.
 
-    Values that follow from neither are unknown. Owns no connection.
+    Values that cannot be computed from them are None. Owns no connection.
     """
 
     def __init__(self, probe: LagProbe, clock: Clock) -> None:
@@ -271,7 +271,7 @@ def job_snapshot(shards: list[ShardSnapshot], time_ms: int, waits_for_idle: bool
 
 
 def _joined(snapshots: Sequence[JobSnapshot]) -> JobSnapshot:
-    """Join the snapshots of a job's streams.
+    """Return one snapshot of a job for the snapshots of its streams.
 
     The global watermark is the lowest one of the snapshots, with the `alignment` of that snapshot. The time is the oldest one.
     """

@@ -29,7 +29,7 @@ class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def counts(self) -> Counter[str]:
-        """The counts of all workers together, by title."""
+        """The sum of each counter of `WorkerSnapshot.counts` over all workers, by the title of the counter."""
         total: Counter[str] = Counter()
         for each in self.workers or ():
             total.update(each.counts or {})
@@ -42,7 +42,7 @@ class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One shard. Times are in ms.
+    """One shard. Durations are in ms. A value that is not known is None.
 
     - `process`: the number of the worker that reads the shard. `worker`: its name in a group, if it is known.
     - `checkpoint_age_ms`: time since the last checkpoint of the shard's reader.

@@ -40,7 +40,7 @@ from .job_state import JobState, JobStateReader
 
 @dataclass(frozen=True, slots=True)
 class LagProbe:
-    """Probes one stream, and compares it with the positions that a job has stored if a store is given.
+    """Measures how far the shards of one stream are read, by the positions in `store`; without a store, what arrives in them.
 
     - `tips`: reads the records near the tip of a shard. None for a publisher that lists its streams itself: then only the positions are
       known.
@@ -374,7 +374,7 @@ def _until_tip(records: Sequence[UserRecord], start_ms: int, now_ms: int) -> Sha
 
 
 def _between(records: Sequence[UserRecord]) -> ShardActivity:
-    """Return the rates between the first and the last of these records, because the number of newer records is not known."""
+    """Return the rates between the first and the last of these records. Newer records may exist, so the newest one is not known."""
     seconds = (to_millis(records[-1].arrival) - to_millis(records[0].arrival)) / 1000
     if seconds <= 0:  # Arrivals are approximate: the last record may have an earlier one than the first.
         return ShardActivity()

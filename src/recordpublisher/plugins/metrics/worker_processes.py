@@ -101,7 +101,7 @@ class WorkerSocket(MetricsExporter):
 
 
 async def _read(path: Path, page: str, kind: type[T]) -> list[T] | None:
-    """Return a worker's page, or None if the worker does not respond in time, or not with its page."""
+    """Return the content of a worker's page, or None if the worker does not respond in time, or responds with something else."""
     connector = aiohttp.UnixConnector(str(path))
     timeout = aiohttp.ClientTimeout(total=RESPONSE_SECONDS)
     try:

@@ -35,7 +35,7 @@ SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
 
 
 def traced_calls(properties: Properties, clock: Clock) -> Traced:
-    """Return a function that puts spans around a call with records; `untraced` if no provider was set.
+    """Return a function that puts spans around a call with records, or `untraced` if no tracer provider was set.
 
     Raises: ConfigurationError if a tracing property is invalid.
     """
@@ -48,7 +48,7 @@ def traced_calls(properties: Properties, clock: Clock) -> Traced:
 
 
 def payload_with_context(properties: Properties) -> Callable[[bytes], bytes] | None:
-    """Return a function that puts the current trace context into a payload. Return None if no field for it is set, or no provider."""
+    """Return a function that adds the current trace context to a payload, or None if no field or no tracer provider is set."""
     field = properties.value(TRACING_FIELD)
     if field is None or tracer_of_process() is None:
         return None
@@ -65,7 +65,7 @@ def payload_with_context(properties: Properties) -> Callable[[bytes], bytes] | N
 
 
 def tracer_of_process() -> Tracer | None:
-    """Return OpenTelemetry's tracer, or None if no provider was set.
+    """Return OpenTelemetry's tracer, or None if no tracer provider was set.
 
     While the program has not imported OpenTelemetry, no provider can be set, so this function does not import it either.
     """
@@ -111,7 +111,7 @@ class ContextField:
 
 
 def carrier_reader(properties: Properties) -> Callable[[Record], Carrier | None]:
-    """Return a function that finds the trace context of a record, by the user's function or in a field.
+    """Return a function that finds the trace context of a record: the user's function, or one that reads a field of the payload.
 
     Raises: ConfigurationError if the function cannot be imported, or if the field's name is invalid.
     """
