@@ -39,6 +39,15 @@ ShowSnapshot = Callable[[JobSnapshot, int, str | None], None]
 """Shows a snapshot at a time (epoch ms), and why the last reading failed."""
 
 
+async def watch(source: SnapshotSource, clock: Clock, interval_seconds: float) -> None:
+    """Show new snapshots of a job on stdout until cancelled. Raises: the RecordPublisherError of the first reading."""
+    if not sys.stdout.isatty():
+        await SnapshotWatch(source, clock, interval_seconds, print_tables).run()
+        return
+    with terminal_view() as show:
+        await SnapshotWatch(source, clock, interval_seconds, show).run(DRAW_SECONDS)
+
+
 class SnapshotWatch:
     """Shows new snapshots of a job until cancelled. Owns the last snapshot that could be read, and why the last reading failed."""
 
@@ -88,15 +97,6 @@ class SnapshotWatch:
 
     def _draw(self) -> None:
         self._show(self._snapshot, self._clock.now_ms(), self._error)
-
-
-async def watch(source: SnapshotSource, clock: Clock, interval_seconds: float) -> None:
-    """Show new snapshots of a job on stdout until cancelled. Raises: the RecordPublisherError of the first reading."""
-    if not sys.stdout.isatty():
-        await SnapshotWatch(source, clock, interval_seconds, print_tables).run()
-        return
-    with terminal_view() as show:
-        await SnapshotWatch(source, clock, interval_seconds, show).run(DRAW_SECONDS)
 
 
 def print_tables(snapshot: JobSnapshot, now_ms: int, error: str | None) -> None:

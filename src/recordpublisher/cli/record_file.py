@@ -36,16 +36,6 @@ ROWS_TOGETHER, BYTES_TOGETHER = 20_000, 16 * 2**20
 """Most records, and most bytes of payloads, that wait to be written together as columns."""
 
 
-class RecordFormat(StrEnum):
-    """The values of `--format`."""
-
-    JSON = "json"
-    CSV = "csv"
-    ARROW = "arrow"
-    PARQUET = "parquet"
-    SCHEMA = "schema"
-
-
 @contextmanager
 def record_file(kind: RecordFormat, path: Path | None, partitions: str | None = None) -> Iterator[RecordFile]:
     """Open the file, or standard output, while the block runs. An error before the first record leaves the file as it was.
@@ -185,6 +175,16 @@ class SchemaFile(RecordFile):
         self._out.flush()
         if self._others or not shape:
             print_note(f"{counted(self._others, 'record')} without a JSON object")
+
+
+class RecordFormat(StrEnum):
+    """The values of `--format`."""
+
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
+    PARQUET = "parquet"
+    SCHEMA = "schema"
 
 
 def _column_writer(kind: RecordFormat) -> Callable[[IO[bytes]], Any]:

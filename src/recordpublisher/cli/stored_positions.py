@@ -18,44 +18,6 @@ if TYPE_CHECKING:
     from recordpublisher.plugins.lag.probe import LagProbe
 
 
-@asynccontextmanager
-async def open_probes(
-    properties: Properties, streams: Sequence[str], positions: JobStateReader | None
-) -> AsyncIterator[list[LagProbe]]:
-    """Open a probe for each stream while the block runs. `positions` is closed at the end.
-
-    Raises: ConfigurationError if the streams are not Kinesis streams and the job stores no positions.
-    """
-    # Imported here, because these modules load the AWS SDK.
-    from recordpublisher.plugins.lag.probe import LagProbe
-    from recordpublisher.plugins.positions.job_positions import lister_and_streams
-    from recordpublisher.publishers.kinesis import KinesisClient
-
-    async with AsyncExitStack() as opened:
-        if positions is not None:
-            opened.push_async_callback(positions.close)
-        if positions is None:
-            check_streams_of_kinesis(properties)
-        if why_not_in_kinesis(properties):
-            lister, names = await opened.enter_async_context(lister_and_streams(properties, streams))
-            yield [LagProbe.of(properties, lister, None, stream, positions) for stream in names]
-            return
-        services = {stream: await opened.enter_async_context(KinesisClient(properties, [stream])) for stream in streams}
-        yield [LagProbe.of(properties, service, service, stream, positions) for stream, service in services.items()]
-
-
-def check_streams_of_kinesis(properties: Properties) -> None:
-    """Check that the streams are in Kinesis. Raises: ConfigurationError if a queue or the publisher of a plugin is read."""
-    if why := why_not_in_kinesis(properties):
-        shown = (
-            ""
-            if reads_a_queue(properties)
-            else ", or without --check a job that stores its positions (flink.state.uri)"
-        )
-        valid = f"lag --live URL, which asks the running job (run --dashboard){shown}"
-        raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=why)
-
-
 def job_state_reader(properties: Properties, use_sink: bool) -> JobStateReader | None:
     """Return a reader of the job's positions: from its sink if that stores them, else from its state store; None if neither does.
 
@@ -94,3 +56,41 @@ def _is_missing_folder(properties: Properties) -> bool:
 
     uri = properties.value(STATE_URI)
     return uri is not None and missing_folder(uri) is not None
+
+
+@asynccontextmanager
+async def open_probes(
+    properties: Properties, streams: Sequence[str], positions: JobStateReader | None
+) -> AsyncIterator[list[LagProbe]]:
+    """Open a probe for each stream while the block runs. `positions` is closed at the end.
+
+    Raises: ConfigurationError if the streams are not Kinesis streams and the job stores no positions.
+    """
+    # Imported here, because these modules load the AWS SDK.
+    from recordpublisher.plugins.lag.probe import LagProbe
+    from recordpublisher.plugins.positions.job_positions import lister_and_streams
+    from recordpublisher.publishers.kinesis import KinesisClient
+
+    async with AsyncExitStack() as opened:
+        if positions is not None:
+            opened.push_async_callback(positions.close)
+        if positions is None:
+            check_streams_of_kinesis(properties)
+        if why_not_in_kinesis(properties):
+            lister, names = await opened.enter_async_context(lister_and_streams(properties, streams))
+            yield [LagProbe.of(properties, lister, None, stream, positions) for stream in names]
+            return
+        services = {stream: await opened.enter_async_context(KinesisClient(properties, [stream])) for stream in streams}
+        yield [LagProbe.of(properties, service, service, stream, positions) for stream, service in services.items()]
+
+
+def check_streams_of_kinesis(properties: Properties) -> None:
+    """Check that the streams are in Kinesis. Raises: ConfigurationError if a queue or the publisher of a plugin is read."""
+    if why := why_not_in_kinesis(properties):
+        shown = (
+            ""
+            if reads_a_queue(properties)
+            else ", or without --check a job that stores its positions (flink.state.uri)"
+        )
+        valid = f"lag --live URL, which asks the running job (run --dashboard){shown}"
+        raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=why)

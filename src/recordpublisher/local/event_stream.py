@@ -11,14 +11,6 @@ _OVERHEAD = 16  # Two lengths, the checksum of the prelude, and the checksum of 
 _PRELUDE = struct.Struct(">II")
 
 
-@lru_cache(maxsize=64)
-def _headers(*pairs: tuple[str, str]) -> bytes:
-    return b"".join(
-        struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", _STRING, len(value)) + value.encode()
-        for name, value in pairs
-    )
-
-
 def frame(payload: bytes, *headers: tuple[str, str]) -> bytes:
     """Return one frame with string headers."""
     head = _headers(*headers)
@@ -26,6 +18,14 @@ def frame(payload: bytes, *headers: tuple[str, str]) -> bytes:
     prelude = lengths + crc32(lengths).to_bytes(4, "big")
     body = b"".join((prelude, head, payload))
     return body + crc32(body).to_bytes(4, "big")
+
+
+@lru_cache(maxsize=64)
+def _headers(*pairs: tuple[str, str]) -> bytes:
+    return b"".join(
+        struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", _STRING, len(value)) + value.encode()
+        for name, value in pairs
+    )
 
 
 def parse(frame: bytes) -> tuple[dict[str, str], bytes] | None:

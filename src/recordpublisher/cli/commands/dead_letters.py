@@ -40,13 +40,6 @@ MOST_REASONS, MOST_REASON_CHARACTERS = 10, 200
 OfQueue = Annotated[bool, typer.Option("--queue", help="Use the dead letters of the job's queue instead of a sink.")]
 
 
-class ReplayTarget(StrEnum):
-    """Where a replay sends the dead letters."""
-
-    JOB = "job"
-    STREAM = "stream"
-
-
 @dead_letters.command("list")
 @with_properties
 def list_letters(
@@ -141,6 +134,13 @@ def show_letter(
         raise _missing(number)
     for letter in found:
         echo(json_text(_fields(letter)))
+
+
+class ReplayTarget(StrEnum):
+    """Where a replay sends the dead letters."""
+
+    JOB = "job"
+    STREAM = "stream"
 
 
 @dead_letters.command("replay")

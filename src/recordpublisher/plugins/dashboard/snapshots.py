@@ -36,32 +36,6 @@ RESPONSE_SECONDS = 10.0
 UNREAD = "has unread records and wrote none for the alarm interval"
 
 
-class LiveDashboard(MetricsExporter):
-    """The dashboard of a running job (`run --dashboard`). Owns the server.
-
-    The server reads the metrics that other exporters read, while a page is open and every ten seconds for the charts.
-    """
-
-    def __init__(self, port: int, idle_interval_ms: int, job: str | None = None) -> None:
-        self._port = port
-        self._job = job
-        self._idle_interval_ms = idle_interval_ms
-        self._server: DashboardServer | None = None
-
-    async def open(self, source: MetricsSource) -> None:
-        """Listen, and log the URL. Raises: ConfigurationError if the port cannot be used."""
-        clock = SystemClock()
-        snapshots = LiveSnapshots(source, clock, self._idle_interval_ms, self._job)
-        self._server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))
-        url = await self._server.open(self._port)
-        log.info("the dashboard is at %s", url)
-
-    async def close(self) -> None:
-        """Stop listening."""
-        if self._server is not None:
-            await self._server.close()
-
-
 class LiveSnapshots:
     """Makes snapshots of a running job from the metrics of its workers on this machine. Nothing is computed unless a reader requests it.
 
@@ -350,3 +324,29 @@ class HttpSnapshots:
                 raise RecordPublisherError(msgspec.json.decode(body, type=Unavailable).error)
             response.raise_for_status()
             return body
+
+
+class LiveDashboard(MetricsExporter):
+    """The dashboard of a running job (`run --dashboard`). Owns the server.
+
+    The server reads the metrics that other exporters read, while a page is open and every ten seconds for the charts.
+    """
+
+    def __init__(self, port: int, idle_interval_ms: int, job: str | None = None) -> None:
+        self._port = port
+        self._job = job
+        self._idle_interval_ms = idle_interval_ms
+        self._server: DashboardServer | None = None
+
+    async def open(self, source: MetricsSource) -> None:
+        """Listen, and log the URL. Raises: ConfigurationError if the port cannot be used."""
+        clock = SystemClock()
+        snapshots = LiveSnapshots(source, clock, self._idle_interval_ms, self._job)
+        self._server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))
+        url = await self._server.open(self._port)
+        log.info("the dashboard is at %s", url)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            await self._server.close()
