@@ -174,7 +174,12 @@ class SchemaFile(RecordFile):
         self._out.write(f"{columns_text(shape)}\n".encode() if shape else b"")
         self._out.flush()
         if self._others or not shape:
-            print_note(f"{counted(self._others, 'record')} without a JSON object")
+            left_out = f"{counted(self._others, 'record')} without a JSON object as payload"
+            print_note(
+                f"the schema leaves out {left_out}"
+                if shape
+                else f"no record has fields, so there is no schema ({left_out})"
+            )
 
 
 class RecordFormat(StrEnum):

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.safe_text import few_of
 
 from ..publishers.decoding_errors import UNDECODABLE
 from .account import Account
@@ -115,7 +116,7 @@ class AccountStorage:
             raise ConfigurationError("data", str(folder), "a folder of the same region", reason=reason)
         named = {_name(stream, shard.index) for stream in stored.streams for shard in stream.shards}
         if strangers := sorted(self._database.shards - named):
-            raise _changed(folder, f"it has records of shards that its streams do not have: {', '.join(strangers)}")
+            raise _changed(folder, f"it has records of shards that its streams do not have: {few_of(strangers)}")
         try:
             restore_account(self._account, stored)
         except (msgspec.ValidationError, ValueError) as error:

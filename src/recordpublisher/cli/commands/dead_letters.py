@@ -18,7 +18,7 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import with_short_outages
-from recordpublisher.publishers.safe_text import counted
+from recordpublisher.publishers.safe_text import counted, few_of
 
 from ..execution import FAILED, print_note, run_to_end, subcommands
 from ..options import Job, JobProperties, PropertyOptions, is_python_job, search_current_folder, with_properties
@@ -269,7 +269,7 @@ async def _replay(
                 missing.pop(letter.number, None)
     if missing:
         raise _missing(
-            ", ".join(missing),
+            few_of([*missing]),
             f"; {done} of the others {'has' if done == 1 else 'have'} succeeded" if done or kept else "",
         )
     return done, kept, letters.unreadable

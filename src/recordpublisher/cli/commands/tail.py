@@ -350,7 +350,7 @@ class PrintedRate:
             before = self._count
             await asyncio.sleep(SILENCE_SECONDS)
         print_note(
-            f"no record for {SILENCE_SECONDS:g} s. The command ends when each shard is at its tip, which a publisher says with "
+            f"no record for {SILENCE_SECONDS:g} s. The command ends when each shard is at its tip, which the publisher reports by "
             "millis_behind_latest=0"
         )
 

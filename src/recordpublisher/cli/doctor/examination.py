@@ -88,7 +88,7 @@ class Examination:
         try:
             of_streams = await self.stream_findings()
             if not running.done() and sys.stderr.isatty():
-                print_note("the stored positions are read again in a while, to see whether the job runs elsewhere")
+                print_note("waiting for the next stored positions, to see whether another process runs the job")
             client = self._client
             readable = [stream for stream in self._sources if stream not in self._unreachable]
             lags = [] if client is None else [await job.lag_finding(stream, client) for stream in readable]
@@ -195,7 +195,7 @@ class Examination:
     def _glue(self) -> list[Finding]:
         if (self._properties.value(DESERIALIZER) or "").lower() != "glue":
             return []
-        words = "the ids of schema versions are in the records, so there is none to ask for: look at the IAM policy"
+        words = "only the records have the ids of schema versions, so no version can be requested now: look at the IAM policy"
         return [Finding("glue:GetSchemaVersion", Verdict.NOT_CHECKED, words)]
 
 

@@ -144,7 +144,7 @@ def _reshard(stream: Stream, kind: str) -> str:
     elif others:
         merge(stream, first, others[0])
     else:
-        return "no merge: there is one shard"
+        return "no merge, because the stream has only one shard"
     return kind
 
 

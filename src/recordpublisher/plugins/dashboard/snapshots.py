@@ -19,7 +19,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
 from recordpublisher.fetcher.monitoring.shard_view import SHOWN_COUNTERS
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.safe_text import mask_passwords
+from recordpublisher.publishers.safe_text import few_of, mask_passwords
 from recordpublisher.publishers.shards import stream_name
 
 from ..lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, SnapshotSource, WorkerSnapshot
@@ -64,7 +64,7 @@ class LiveSnapshots:
     async def _make(self) -> JobSnapshot:
         workers = sorted(await self._source.metrics(), key=lambda each: each.process)
         if not workers:
-            raise RecordPublisherError("no worker of the job responds")
+            raise RecordPublisherError("no worker of the job responds; see the log of the job")
         health = await self._source.health()
         written = {
             key: (of["records"] - of["unfinishedRecords"], of["bytes"])
@@ -313,7 +313,7 @@ class HttpSnapshots:
         served = sorted({shard.stream for shard in snapshot.shards})
         if served and not shards:  # A job that serves no shard yet may still begin to read the streams.
             wanted = ", ".join(map(repr, self._streams))
-            raise RecordPublisherError(f"the job does not read {wanted}; it reads {', '.join(served)}")
+            raise RecordPublisherError(f"the job does not read {wanted}; it reads {few_of(served)}")
         return msgspec.structs.replace(snapshot, shards=shards)
 
     async def _read(self) -> bytes:

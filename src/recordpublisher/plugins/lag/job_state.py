@@ -158,8 +158,12 @@ def effect_of_no_positions(sink: type[Sink] | None, properties: Properties) -> s
     if reads_a_queue(properties):
         return ""
     start = properties.value(INITIAL_POSITION)
-    loss = {"LATEST": "misses what came since the last one", "TRIM_HORIZON": "reads all records again"}
-    other = f"begins at {start} again" if parse_with_unit(start, "ms") is None else f"begins {start} before it"
+    loss = {"LATEST": "misses the records that arrived since the last run", "TRIM_HORIZON": "reads all records again"}
+    other = (
+        f"begins at {start} again"
+        if parse_with_unit(start, "ms") is None
+        else f"begins {start} before the time of the start"
+    )
     return f"no positions are stored: each start {loss.get(start, other)}; set {STATE_URI.key}"
 
 

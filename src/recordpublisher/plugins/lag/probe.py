@@ -125,7 +125,7 @@ class LagProbe:
             return JobState()
         snapshots = await self.store.load()
         if not snapshots:
-            raise StateError(f"no state is stored in {self.store.place}: are these the properties of the job?")
+            raise StateError(f"no positions are stored in {self.store.place}: are these the properties of the job?")
         return JobState.of(snapshots, listed, self.start)
 
     async def _probe_all(self, listed: Sequence[Shard], job: JobState) -> list[ShardSnapshot]:
