@@ -35,7 +35,7 @@ WITH_RESPONSE_BODY = READS | WRITES | QUEUES | {"RegisterStreamConsumer"}
 """The operations whose response has a body."""
 LISTING, READING = frozenset({"ListShards"}), frozenset({"GetRecords"})
 ENTRIES, FRAMES = frozenset({"entry"}), frozenset({"frame"})
-"""Names for faults that do not belong to an operation: `entry` for a record of PutRecords or a handle of an acknowledgement, `frame` for
+"""The targets of faults that hit only a part of a call: `entry` is a record of PutRecords or a receipt handle of a queue, `frame` is
 a frame.
 """
 # fmt: on
@@ -52,7 +52,7 @@ MAX_FAULTS_IN_A_ROW = 2
 MAX_TAKE_OVERS = 3
 """The most take-overs of one subscription in a row. With more of them a client would report that another job uses its consumer (F10)."""
 _PART_OF = {"GetShardIterator": "GetRecords", "SubscribeToShard": "events"}
-"""The read of which an operation is only a step. The success of such a step does not end a series of faults."""
+"""The name of the read that an operation is only a step of. A success of such a step does not end a series of consecutive faults."""
 
 
 class Faults:

@@ -51,7 +51,7 @@ def in_memory(
 
 
 class MemoryTransport:
-    """Sends the calls of a client to an account in this process. Keeps the open subscriptions."""
+    """Sends the calls of a client to an account in this process. Owns the open subscriptions."""
 
     def __init__(
         self, account: Account, deadline_seconds: float = 30.0, dispatcher: RequestDispatcher | None = None

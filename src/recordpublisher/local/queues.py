@@ -211,7 +211,7 @@ class Delivery(msgspec.Struct, array_like=True):
 class Deliveries:
     """The state of each record in a queue. The records themselves stay in the logs of the shards, and are found by key.
 
-    - `cursors`: the number of the next record to deliver, by shard. A shard without an entry begins at its first record.
+    - `cursors`: the counter of the next record to deliver, by shard. A shard without an entry begins at its first record.
     - `unacknowledged`: every record that was received and not acknowledged.
     """
 

@@ -86,7 +86,7 @@ class AccountStorage:
             self._stored.pop(name, None)
         retention = {name: stream.retention_hours for name, (stream, _) in shards.items()}
         if any(hours > self._retention.get(name, hours) for name, hours in retention.items()):
-            self._trim()  # With a longer retention, what has expired must not appear again after a restart.
+            self._trim()  # Expired records must not appear again after a restart with a longer retention.
         self._retention = retention
         self._write(lambda: self._database.save(document, shards))
         for name, (_, shard) in shards.items():  # A new shard may have received records before it had a listener.

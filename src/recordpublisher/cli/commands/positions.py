@@ -1,4 +1,4 @@
-"""`recordpublisher positions`: the stored positions of a job; moving them from a file, from and to the KCL, and to another place."""
+"""`recordpublisher positions`: shows the stored positions of a job, copies them from a file or from and to the KCL, and resets them."""
 
 from __future__ import annotations
 

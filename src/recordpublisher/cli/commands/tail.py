@@ -130,7 +130,7 @@ def tail(
         reason = "a sequence number is a position in one shard"
         raise ConfigurationError.needs("--from", "exactly one --shard", value=start, reason=reason)
     begin = start_properties(start, since, time.time_ns() // 1_000_000, is_own=is_own)
-    properties = without_job_identity(properties).merged(begin)  # A look stores no positions, and joins no group.
+    properties = without_job_identity(properties).merged(begin)  # This command stores no positions, and joins no group.
     if reads_a_queue(properties):
         valid, reason = shard_publisher_names(properties), "this command would take the records from the queue"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)

@@ -26,7 +26,7 @@ from recordpublisher.publishers.shards import arn_of, region_of_arn
 from .findings import Finding, NotCheckedError, Verdict, examine
 
 CONNECTION_PREFIX = "connection"
-"""The beginning of the names of checks that must succeed before any call can."""
+"""The names of checks of connections begin with this word. If one of them fails, no call can succeed."""
 CREDENTIALS, REGION_CHECK = "credentials", "region"
 _CONNECT_SECONDS = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -55,7 +55,7 @@ class StreamChecks:
         self.knows_dry_run = knows_dry_run
         """Whether the endpoint honours `DryRun`: given, or found by the checks."""
         self.is_unreachable = False
-        """Whether no call about the stream can succeed: its shards could not be listed, and not because a right is missing."""
+        """Whether no call about the stream can succeed: its shards could not be listed, although no permission was missing."""
         self.is_inactive = False
         """Whether the stream cannot be used because it is being created or deleted."""
         self.max_record_bytes: int | None = None
@@ -275,7 +275,7 @@ MAX_SHARD_PERCENT = 90
 
 
 def check_hash_key_shares(shards: Sequence[Shard]) -> str:
-    """Return how large the hash key range of the largest open shard is.
+    """Return in words which share of the hash keys the largest open shard has.
 
     Raises: RecordPublisherError if it is so large that the shard gets most of the records; NotCheckedError if no shard is known.
     """

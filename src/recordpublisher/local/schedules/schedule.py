@@ -49,7 +49,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The events at one time of a schedule: faults by rules that last some seconds, a reshard, or an action of the client."""
+    """What happens at one time of a schedule: random faults that last some seconds, a reshard, or an action of the client."""
 
     at: Seconds
     faults: str | None = None
@@ -88,7 +88,7 @@ class Player:
         self._put_count = 0
         ends = [(step.at + step.seconds, step) for step in schedule.step if step.faults]
         starts = [(step.at, step) for step in schedule.step]
-        # What ends comes before what begins at the same time.
+        # Faults that end come before faults that begin at the same time.
         self._left = sorted([*ends, *starts], key=lambda each: each[0])
         self._faults: list[str] = []
         """The rules of the steps whose faults last now."""

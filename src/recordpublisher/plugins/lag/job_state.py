@@ -124,7 +124,7 @@ class JobStateReader:
     async def load_beside_rows(self) -> Mapping[str, ShardState]:
         """Return the newest state of each shard that is stored next to the sink's rows, whatever the lease table says.
 
-        It helps if the lease table was lost, or restored from an older copy. If workers exchanged a shard at that time, the state may be
+        This helps if the lease table was lost, or restored from an older copy. If workers exchanged a shard at that time, the state may be
         older than the last row of the shard, whose records are then written again.
         """
         if self._entries is None:

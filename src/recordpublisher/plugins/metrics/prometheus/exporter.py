@@ -128,7 +128,7 @@ def _health_page(reasons: list[str]) -> Page:
 def host_and_port(address: str) -> tuple[str, int]:
     """Return the parts of an address. Raises: ConfigurationError if it is not host:port."""
     host, _, port = address.rpartition(":")
-    # Without them, ::1 would not count as a name of this machine.
+    # Without brackets, ::1 would not count as a name of this machine.
     has_brackets = host.startswith("[") and host.endswith("]")
     if not host or (":" in host and not has_brackets) or not port.isdecimal() or not 0 <= int(port) < 65_536:
         raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, _VALID)
