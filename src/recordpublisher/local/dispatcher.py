@@ -123,7 +123,7 @@ class RequestDispatcher:
 
     @staticmethod
     async def _apply_fault_after(operation: str, drawn: DrawnFault | None) -> None:
-        """Delay or lose the response of a call, if its fault says so."""
+        """Delay or lose the response of a call, if a fault of such a kind was drawn for it."""
         if drawn is not None and drawn.kind is FaultKind.LATE:
             await asyncio.sleep(drawn.seconds)
         if drawn is not None and drawn.kind is FaultKind.LOST:
@@ -161,7 +161,7 @@ class HtmlPageError(Exception):
 
 
 class _RequestTarget(msgspec.Struct, rename="pascal"):
-    """The fields by which any request names a shard or a consumer."""
+    """The fields with which requests name a shard or a consumer."""
 
     shard_id: str | None = None
     shard_iterator: str | None = None
@@ -182,7 +182,7 @@ class ResponseStream(Protocol):
         """Write bytes and wait until the buffer has room again. Raises: ConnectionError if the client has gone."""
 
     async def end(self) -> None:
-        """End the response in the regular way, so that the client takes it for complete."""
+        """End the response normally. The client then sees a complete response."""
 
     def abort(self) -> None:
         """Break the connection."""

@@ -77,7 +77,7 @@ class Faults:
     def fail_next(
         self, operation: str, code: str, count: int = 1, *, message: str = "injected", status: int = 400
     ) -> None:
-        """Fail the next `count` calls of the operation ("GetRecords") with the error `code`."""
+        """Fail the next `count` calls of an operation, such as "GetRecords", with the error `code`."""
         self._calls.setdefault(operation, deque()).extend([ApiError(code, message, status)] * count)
 
     def drop_next(self, operation: str, count: int = 1) -> None:
@@ -108,7 +108,11 @@ class Faults:
         consumer: str | None = None,
         code: str = "InternalFailureException",
     ) -> None:
-        """Apply a fault to one open subscription that matches, at once. If none is open, apply it to the next one."""
+        """Apply a fault at once to one open subscription of this shard and consumer, or to the next one if none is open.
+
+        - `shard_id`, `consumer`: None stands for any.
+        - `code`: the error that `StreamFault.ERROR` sends.
+        """
         self._streams.append(PlannedStreamFault(fault, shard_id, consumer, code))
         self._wake()
 
@@ -387,7 +391,7 @@ class RandomFaults:
 
 
 def _for_operation(numbered: _Numbered, operation: str) -> _Numbered:
-    """Return the rules of an operation. A rule that names a shard or a consumer applies to every operation that its kind can affect."""
+    """Return the rules that can apply to an operation. A rule for a shard or a consumer can apply to every operation of its kind."""
     return [
         (number, rule)
         for number, rule in numbered

@@ -268,7 +268,7 @@ def _xml(status: int, code: str, message: str | None = None) -> RefusedRequestEr
 def check_signature(
     headers: Mapping[str, str], query: str, body: bytes, secrets: Mapping[str, str], method: str = "POST"
 ) -> None:
-    """Raise the service's error if the request is not signed with one of `secrets` (by access key id)."""
+    """Raise the service's error if the request is not signed by a key of `secrets`, which has the secret of each access key id."""
     _check_complete(headers, dict(parse_qsl(query, keep_blank_values=True)))
     found = _AUTHORIZATION.fullmatch(headers.get("Authorization", ""))
     if found is None:

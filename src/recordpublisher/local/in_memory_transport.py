@@ -129,7 +129,7 @@ class MemoryResponse:
             raise ConnectionResetError
 
     async def end(self) -> None:
-        """End the response, as if it were complete."""
+        """Mark the response as complete."""
         self._has_ended = True
         self._changed.set()
 

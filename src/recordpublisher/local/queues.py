@@ -63,7 +63,7 @@ class Queue:
         return self.busy_status if now_ms < self.busy_until_ms or self.busy_status == "DELETING" else "ACTIVE"
 
     def is_gone(self, now_ms: int) -> bool:
-        """Return whether a deletion is complete."""
+        """Return whether the queue was deleted, and its deletion is complete."""
         return self.busy_status == "DELETING" and now_ms >= self.busy_until_ms
 
     def require_active(self, now_ms: int) -> None:
@@ -272,7 +272,7 @@ class Deliveries:
         self.hide(delivery, now_ms)
 
     def find(self, key: Key, now_ms: int, max_receives: int | None, *, dead: bool) -> Delivery | None:
-        """Return the record with that key if it was received and not acknowledged.
+        """Return the delivery of the record with that key if the record was received and not acknowledged.
 
         `dead`: whether to look among the dead letters, or only among the other records.
         """

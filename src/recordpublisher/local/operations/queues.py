@@ -71,12 +71,12 @@ def delete_queue(account: Account, request: requests.QueueRequest) -> None:
 
 
 def receive_queue_records(account: Account, request: requests.ReceiveRequest) -> bytes:
-    """Receive the records that are visible now. The dispatcher repeats the call until the wait is over."""
+    """Receive the records that are visible now. The dispatcher repeats the call for WaitTimeSeconds until there are any."""
     return _receive(account, request, dead=False)
 
 
 def receive_dead_letter_queue_records(account: Account, request: requests.ReceiveRequest) -> bytes:
-    """Receive the dead letters that are visible now. The dispatcher repeats the call until the wait is over."""
+    """Receive the dead letters that are visible now. The dispatcher repeats the call for WaitTimeSeconds until there are any."""
     return _receive(account, request, dead=True)
 
 

@@ -75,7 +75,7 @@ def get_shard_iterator(account: Account, request: GetShardIterator) -> object:
 
 
 def get_records(account: Account, request: GetRecords) -> bytes:
-    """Read from an iterator: at most 10,000 records and 10 MiB. At the end of a closed shard, return its children."""
+    """Read from an iterator: at most 10,000 records and 10 MiB. At the end of a closed shard, return the shard's children."""
     iterator = account.tokens.open(request.shard_iterator, ShardIterator)
     if iterator is None:
         raise invalid_argument("Invalid ShardIterator.")
@@ -159,7 +159,7 @@ def _member(name: str, place: int | None) -> str:
 
 
 def _check_minimum(stream: Stream, number: str | None) -> None:
-    """Raise InvalidArgumentException if a sequence number does not belong to this stream.
+    """Raise InvalidArgumentException if SequenceNumberForOrdering is not a sequence number of this stream.
 
     A number of this stream needs no further check, because later records of a shard have higher numbers anyway.
     """
