@@ -196,12 +196,12 @@ class Database:
         return set(self._shard_ids)
 
     def document(self) -> bytes | None:
-        """Return the document of the account, or None if none is stored."""
+        """Return the stored form of the account, or None if the file is new."""
         row = self._connection.execute("SELECT document FROM account").fetchone()
         return None if row is None else bytes(row[0])
 
     def save(self, document: bytes, shards: Iterable[str]) -> None:
-        """Replace the document, and remove the records of shards that are not in `shards`."""
+        """Replace the stored form of the account, and remove the records of shards that are not in `shards`."""
         gone = self._shard_ids.keys() - set(shards)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")

@@ -92,7 +92,7 @@ class Stream:
         return self._busy_status, self._busy_until, None if self._shards_from == inf else int(self._shards_from)
 
     def restore(self, created_ms: int, busy: BusyStatus, shards: dict[str, Shard]) -> None:
-        """Replace the shards that the constructor has created by stored ones."""
+        """Give the stream a stored creation time and status, and stored shards instead of those that the constructor has created."""
         self.created_ms, self.shards = created_ms, shards
         self._busy_status, self._busy_until, shards_from = busy
         self._shards_from = inf if shards_from is None else shards_from

@@ -370,7 +370,7 @@ def given_sequence_number(start: str | None, *, is_own: bool = False) -> str | N
     """Return the value of `--from` if it is a sequence number, else None.
 
     - `is_own`: whether a plugin's publisher is read, whose sequence numbers may be small numbers or other text. Then
-      any value counts as one that is neither a time nor the name of a start position.
+      every value that is neither a time nor the name of a start position counts as a sequence number.
     """
     if start is None or is_sequence_number(start):
         return start

@@ -1,4 +1,4 @@
-"""The checks of a query on Spark: its options, its streams, and the store in which each query claims its streams."""
+"""Checks a query on Spark: its options, its streams, and the place where its tasks store claims (what each task has read)."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ async def spark_job_findings(given: Properties, use_of: Callable[[Properties, st
 
 
 async def _claims(options: SparkOptions) -> str:
-    """Check that the store of claims can be read. Return in words how many queries have claims there."""
+    """Check that the place where tasks store claims can be read. Return in words how many queries have claims there."""
     place = options.metadata_location
     store = conditional_store_of(place, options.metadata_key, options.properties, is_for_claims=True)
     if (folder := missing_folder(place)) is not None:

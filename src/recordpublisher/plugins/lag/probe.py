@@ -237,7 +237,7 @@ def _without_positions(shard: Shard, activity: ShardActivity) -> ShardSnapshot:
 
 
 def snapshot_of_lost_shard(key: str, state: ShardState, worker: str | None) -> ShardSnapshot:
-    """Return the snapshot of a shard that was not read to its end and is no longer listed. It has an alarm at once."""
+    """Return the snapshot of a shard that was not read to its end and is no longer listed. The snapshot has an alarm."""
     stream, _, shard_id = key.rpartition("/")
     return ShardSnapshot(
         stream=stream,
@@ -323,9 +323,9 @@ async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interva
 
 
 async def _end_of_burst(port: PollingPort, shard: Shard, full_ms: int, empty_ms: int, now_ms: int) -> ShardActivity:
-    """Return the rates since the last moment from which one read reaches the tip, and the newest record, found by bisection.
+    """Find by bisection a time from which one read reaches the tip. Return the rates since then, and the newest record.
 
-    A shard accepts 1,000 records a second, so a burst takes about ten reads. They find few bytes, unlike a read of the whole burst.
+    A shard accepts 1,000 records a second, so this takes about ten reads. They return fewer bytes than a read of the whole burst.
 
     - `full_ms`: a time since which more records arrived than one read returns. `empty_ms`: a time since which none arrived.
     """

@@ -19,8 +19,8 @@ from recordpublisher.publishers.records import Record, RecordBatch
 
 
 class ProcessSpans:
-    """Makes a span for each call. A call with one record gets a child of the trace context in the record's payload. A call with several
-    records gets a span with a link to each of their trace contexts.
+    """Makes a span for each call. For one record, the span is a child of the trace context in the record's payload. For several records,
+    the span has a link to each of their trace contexts.
     """
 
     def __init__(
