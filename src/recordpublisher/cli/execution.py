@@ -67,7 +67,7 @@ def subcommands(text: str) -> typer.Typer:
 
 
 class Subcommands(TyperGroup):
-    """A group of commands below the main one. If a job is given in place of a command, its error says that the command comes first."""
+    """A group of commands below the main one. If a job is given instead of a command, its error says that the command comes first."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the first argument names. Raises: UsageError, which lists the commands, if the argument is a job."""

@@ -49,7 +49,7 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What happens at one time of a schedule: random faults that last some seconds, a reshard, or an action of the client."""
+    """The events at one time of a schedule: random faults that last some seconds, a reshard, or an action of the client."""
 
     at: Seconds
     faults: str | None = None
