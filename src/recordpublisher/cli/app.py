@@ -12,43 +12,6 @@ from typer.main import get_command
 from .execution import CommandGroup, show_warnings_in_one_line
 from .output import DEBUG_HELP, LOG_OPTIONS, VERBOSE_HELP, TextLines, set_verbosity
 
-
-class LazyCommands(Mapping[str, Any]):
-    """Maps the name of each command to the command, which is imported at its first use.
-
-    - `places`: `module:function` of each command, relative to this package; for a group of commands, `module:variable` of a `typer.Typer`.
-    """
-
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = places
-        self._loaded: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._loaded:
-            self._loaded[name] = _load(name, self._places[name])
-        return self._loaded[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-
-def _load(name: str, place: str) -> Any:
-    module, _, attribute = place.partition(":")
-    found = getattr(import_module(f".{module}", __package__), attribute)
-    if not isinstance(found, typer.Typer):
-        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-        single.command(name)(found)
-        found = single
-    command = get_command(found)
-    command.name = name
-    for each in getattr(command, "commands", {name: command}).values():
-        each.params += LOG_OPTIONS
-    return command
-
-
 COMMANDS = {
     "demo": "commands.demo:demo",
     "local": "commands.local:local",
@@ -120,3 +83,39 @@ def prepare(
     context.obj = {"debug": False, "verbose": False}
     set_verbosity(context, verbose, debug)
     show_warnings_in_one_line()
+
+
+class LazyCommands(Mapping[str, Any]):
+    """Maps the name of each command to the command, which is imported at its first use.
+
+    - `places`: `module:function` of each command, relative to this package; for a group of commands, `module:variable` of a `typer.Typer`.
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = _load(name, self._places[name])
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def _load(name: str, place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    found = getattr(import_module(f".{module}", __package__), attribute)
+    if not isinstance(found, typer.Typer):
+        single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+        single.command(name)(found)
+        found = single
+    command = get_command(found)
+    command.name = name
+    for each in getattr(command, "commands", {name: command}).values():
+        each.params += LOG_OPTIONS
+    return command

@@ -66,7 +66,7 @@ def subcommands(text: str) -> typer.Typer:
 
 
 class Subcommands(TyperGroup):
-    """A group of commands below the main one. It says that a command comes before the job."""
+    """A group of commands below the main one. If a job is given instead of a command, its error says that the command comes first."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the first argument names. Raises: UsageError, which lists the commands, if the argument is a job."""
@@ -120,7 +120,7 @@ def errors_naming_options(*names: str, **renamed: str) -> Iterator[None]:
 
 
 def exit_code(error: Exception) -> int:
-    """Return the exit code for an error: 2 if the configuration must change, else 1. A WorkerFailedError has its own."""
+    """Return the exit code for an error: 2 if the configuration must change, the worker's exit code for a WorkerFailedError, else 1."""
     if isinstance(error, WorkerFailedError):
         return error.exit_code
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED
@@ -129,7 +129,7 @@ def exit_code(error: Exception) -> int:
 def one_line(error: BaseException) -> str:
     """Return the message in one line.
 
-    The line of an error from elsewhere begins with the error's class or its file, unless it says which extra to install.
+    The line of an error that is not this package's begins with the error's class or its file, unless it says which extra to install.
     """
     of_file = error if isinstance(error, OSError) and error.filename is not None else None
     # A command shows no traceback of an OSError, so the line of the plugin's code is given here. Its note shows that it is of a plugin.
@@ -248,9 +248,9 @@ async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
 def ask_service(
     properties: Properties, question: Callable[[ManagementClient], Awaitable[T]], stream: str | None = None
 ) -> T:
-    """Return the answer of the service to a question that changes nothing. Calls are retried as ListShards is.
+    """Return the result of `question`, which gets a client of the service and changes nothing. Failed calls are retried like ListShards.
 
-    Signals, arguments and errors are the same as for `call_service`.
+    Signals, the other arguments and errors are the same as for `call_service`.
     """
     policy = LIST_SHARDS_RETRIES.policy(properties)
     return call_service(properties, lambda service: call_with_retries(lambda: question(service), policy), stream)

@@ -39,8 +39,17 @@ ShowSnapshot = Callable[[JobSnapshot, int, str | None], None]
 """Shows a snapshot at a time (epoch ms), and why the last reading failed."""
 
 
+async def watch(source: SnapshotSource, clock: Clock, interval_seconds: float) -> None:
+    """Show new snapshots of a job on stdout until cancelled. Raises: the RecordPublisherError of the first reading."""
+    if not sys.stdout.isatty():
+        await SnapshotWatch(source, clock, interval_seconds, print_tables).run()
+        return
+    with terminal_view() as show:
+        await SnapshotWatch(source, clock, interval_seconds, show).run(DRAW_SECONDS)
+
+
 class SnapshotWatch:
-    """Owns the last snapshot that could be read, and why the last reading failed."""
+    """Shows new snapshots of a job until cancelled. Owns the last snapshot that could be read, and why the last reading failed."""
 
     def __init__(self, source: SnapshotSource, clock: Clock, interval_seconds: float, show: ShowSnapshot) -> None:
         self._source = source
@@ -90,17 +99,8 @@ class SnapshotWatch:
         self._show(self._snapshot, self._clock.now_ms(), self._error)
 
 
-async def watch(source: SnapshotSource, clock: Clock, interval_seconds: float) -> None:
-    """Watch on stdout, until it is cancelled. Raises: the RecordPublisherError of the first reading."""
-    if not sys.stdout.isatty():
-        await SnapshotWatch(source, clock, interval_seconds, print_tables).run()
-        return
-    with terminal_view() as show:
-        await SnapshotWatch(source, clock, interval_seconds, show).run(DRAW_SECONDS)
-
-
 def print_tables(snapshot: JobSnapshot, now_ms: int, error: str | None) -> None:
-    """Print every shard, and an empty line."""
+    """Print a snapshot: its totals, a line for each shard, the tree of shards, and an empty line."""
     lines = [*title_lines(snapshot, now_ms, error, PIPE_WIDTH), *table_lines(snapshot, None), *tree_lines(snapshot)]
     echo(joined([*lines, ""]))
     sys.stdout.flush()
@@ -148,7 +148,7 @@ class Trend:
             self._points.append(point_of(snapshot))
 
     def line(self) -> str | None:
-        """Return the charts of rate and lag, as far as they are known; None before there are two readings."""
+        """Return one line with the charts of rate and lag, as far as they are known; None before there are two readings."""
         if len(self._points) < 2:
             return None
         rates = [point.records_per_second for point in self._points]
@@ -163,7 +163,7 @@ class Trend:
 
 
 def bars(values: Sequence[float | None]) -> str:
-    """Return a bar for each value, the highest for the largest. A value that is not known is a blank."""
+    """Return a text with a bar for each value. The largest value has the highest bar, and an unknown value has a blank."""
     top = max((value for value in values if value is not None), default=0.0) or 1.0
     return "".join(" " if value is None else BARS[round(value / top * (len(BARS) - 1))] for value in values)
 
@@ -198,7 +198,7 @@ def title_lines(snapshot: JobSnapshot, now_ms: int, error: str | None, width: in
 
 
 def table_lines(snapshot: JobSnapshot, height: int | None) -> list[str]:
-    """Return a head and a line for each shard. If they need more than `height` lines, the last one says how many shards are left out."""
+    """Return a head and a line for each shard. If they need more than `height` lines, the last line says how many shards are not shown."""
     shards = sorted(snapshot.shards, key=_urgency)
     count = len(shards)
     if height is not None and count + 1 > height:

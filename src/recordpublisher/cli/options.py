@@ -144,7 +144,7 @@ class PropertyOptions:
         return self._read(job, _check_content)
 
     def read_job(self, job: Path | str | None) -> Properties:
-        """Return the same as `read` for a command that a query on Spark cannot use.
+        """Return the same as `read`, for a command that cannot be used for a query on Spark.
 
         Raises: the errors of `read`; ConfigurationError if the file has the options of a query.
         """

@@ -1,4 +1,4 @@
-"""Formats the output of commands: aligned columns, colours, times, rates and JSON.
+"""Prints and formats the output of commands: tables, colours, times, rates and JSON. Formats log lines.
 
 Control characters in data never reach a terminal.
 """
@@ -18,6 +18,107 @@ import typer
 from typer.main import get_command
 
 from ..publishers.log_fields import fields_of
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+"""Control characters except tab and newline, characters that change the direction of text or end a line, and halves of characters."""
+_IN_JSON = re.compile(b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]|\xef\xbb\xbf")
+"""The characters of `_CONTROLS` in UTF-8, except the ones that JSON always escapes."""
+
+
+def echo(text: str) -> None:
+    """Print text on stdout, with control characters as escapes, and a newline."""
+    typer.echo(printable(text))
+
+
+class SafeText(str):
+    """Text without control characters, except those of the colours that commands use."""
+
+    __slots__ = ()
+
+
+def printable(text: str) -> SafeText:
+    """Return the text with control characters as escapes: `\\x1b`, `\\u202e`."""
+    return text if isinstance(text, SafeText) else SafeText(_CONTROLS.sub(_escaped, text))
+
+
+def printable_line(text: str) -> SafeText:
+    """Return the text in one line, with control characters and line ends as escapes."""
+    return SafeText(printable(text).replace("\n", "\\n"))
+
+
+def escape_controls_in_json(line: bytes) -> bytes:
+    """Return JSON with control characters as JSON's own escapes, which does not change its meaning."""
+    return _IN_JSON.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), line)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
+
+
+def styled(text: str, colour: str | None = None, bold: bool = False) -> SafeText:
+    """Return text with a style for `echo`, which omits the style if stdout is not a terminal. `NO_COLOR` omits it everywhere."""
+    plain = printable(text)
+    return plain if os.environ.get("NO_COLOR") else SafeText(typer.style(plain, fg=colour, bold=bold or None))
+
+
+def joined(lines: Iterable[str]) -> SafeText:
+    """Return the lines as one text, with control characters as escapes."""
+    return SafeText("\n".join(map(printable, lines)))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> SafeText:
+    """Return a bold head and one line for each row, with aligned columns."""
+    first, *others = aligned([head, *rows])
+    return joined([styled(first, bold=True), *others])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[SafeText]:
+    """Return a line for each row, with aligned columns. Line breaks in a cell are escaped."""
+    rows = [[cell if isinstance(cell, SafeText) else printable_line(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        SafeText("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()) for row in rows
+    ]
+
+
+def time_text(time: datetime) -> str:
+    """Return a time in UTC, to the second."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration(ms: int | None) -> str:
+    """Return a duration in the largest unit that fits, with one decimal, such as `4.2 h`, or `-` if it is not known."""
+    if ms is None:
+        return "-"
+    for name, size in UNITS:
+        if abs(ms) >= size:
+            return f"{ms / size:.1f} {name}"
+    return "0 s" if ms == 0 else f"{ms} ms"
+
+
+def rate(per_second: float | None) -> str:
+    """Return a rate with separated thousands, with two significant digits if it is below 10, or `-` if it is not known."""
+    return "-" if per_second is None else f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
+
+
+def yes_no(flag: bool | None) -> str:
+    """Return `yes` or `no`, or `-` if it is not known."""
+    return "-" if flag is None else "yes" if flag else "no"
+
+
+def json_text(fields: Mapping[str, Any] | msgspec.Struct) -> SafeText:
+    """Return a JSON object in one line. A name such as `max_record_bytes` becomes `maxRecordBytes`."""
+    named = {_camel(name): value for name, value in fields.items()} if isinstance(fields, Mapping) else fields
+    return SafeText(escape_controls_in_json(msgspec.json.encode(named)).decode())
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
 
 
 class LogFormat(StrEnum):
@@ -54,7 +155,7 @@ class TextLines(logging.Formatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formats each log entry as one JSON object: time, level, logger, message, its own fields, and the traceback if there is one."""
+    """Formats each log entry as one JSON object: time, level, logger, message, extra fields, and the traceback if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a log entry."""
@@ -133,105 +234,3 @@ def _options() -> list[Any]:
 
 
 LOG_OPTIONS = _options()
-
-
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
-"""Control characters except tab and newline, characters that change the direction of text or end a line, and halves of characters."""
-_IN_JSON = re.compile(b"\x7f|\xc2[\x80-\x9f]|\xd8\x9c|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]|\xef\xbb\xbf")
-"""The characters of `_CONTROLS` in UTF-8, except the ones that JSON always escapes."""
-
-
-class SafeText(str):
-    """Text without control characters except our own colours."""
-
-    __slots__ = ()
-
-
-def printable(text: str) -> SafeText:
-    """Return the text with control characters as escapes: `\\x1b`, `\\u202e`."""
-    return text if isinstance(text, SafeText) else SafeText(_CONTROLS.sub(_escaped, text))
-
-
-def printable_line(text: str) -> SafeText:
-    """Return the text in one line, with control characters and line ends as escapes."""
-    return SafeText(printable(text).replace("\n", "\\n"))
-
-
-def escape_controls_in_json(line: bytes) -> bytes:
-    """Return JSON with control characters as JSON's own escapes, which does not change its meaning."""
-    return _IN_JSON.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), line)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-
-
-UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
-
-
-def echo(text: str) -> None:
-    """Print text on stdout, with control characters as escapes, and a newline."""
-    typer.echo(printable(text))
-
-
-def styled(text: str, colour: str | None = None, bold: bool = False) -> SafeText:
-    """Return text with a style for `echo`, which omits the style if stdout is not a terminal. `NO_COLOR` omits it everywhere."""
-    plain = printable(text)
-    return plain if os.environ.get("NO_COLOR") else SafeText(typer.style(plain, fg=colour, bold=bold or None))
-
-
-def joined(lines: Iterable[str]) -> SafeText:
-    """Return the lines as one text, with control characters as escapes."""
-    return SafeText("\n".join(map(printable, lines)))
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> SafeText:
-    """Return a bold head and one line for each row, with aligned columns."""
-    first, *others = aligned([head, *rows])
-    return joined([styled(first, bold=True), *others])
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[SafeText]:
-    """Return a line for each row, with aligned columns. Line breaks in a cell are escaped."""
-    rows = [[cell if isinstance(cell, SafeText) else printable_line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        SafeText("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()) for row in rows
-    ]
-
-
-def time_text(time: datetime) -> str:
-    """Return a time in UTC, to the second."""
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def duration(ms: int | None) -> str:
-    """Return a duration in the largest unit that fits, with one decimal, such as `4.2 h`, or `-` if it is not known."""
-    if ms is None:
-        return "-"
-    for name, size in UNITS:
-        if abs(ms) >= size:
-            return f"{ms / size:.1f} {name}"
-    return "0 s" if ms == 0 else f"{ms} ms"
-
-
-def rate(per_second: float | None) -> str:
-    """Return a rate with separated thousands, or with two digits if it is below 10, or `-` if it is not known."""
-    return "-" if per_second is None else f"{per_second:,.0f}" if per_second >= 10 else f"{per_second:.2g}"
-
-
-def yes_no(flag: bool | None) -> str:
-    """Return `yes` or `no`, or `-` if it is not known."""
-    return "-" if flag is None else "yes" if flag else "no"
-
-
-def json_text(fields: Mapping[str, Any] | msgspec.Struct) -> SafeText:
-    """Return a JSON object in one line. A name such as `max_record_bytes` becomes `maxRecordBytes`."""
-    named = {_camel(name): value for name, value in fields.items()} if isinstance(fields, Mapping) else fields
-    return SafeText(escape_controls_in_json(msgspec.json.encode(named)).decode())
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)

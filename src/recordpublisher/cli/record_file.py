@@ -36,21 +36,11 @@ ROWS_TOGETHER, BYTES_TOGETHER = 20_000, 16 * 2**20
 """Most records, and most bytes of payloads, that wait to be written together as columns."""
 
 
-class RecordFormat(StrEnum):
-    """The values of `--format`."""
-
-    JSON = "json"
-    CSV = "csv"
-    ARROW = "arrow"
-    PARQUET = "parquet"
-    SCHEMA = "schema"
-
-
 @contextmanager
 def record_file(kind: RecordFormat, path: Path | None, partitions: str | None = None) -> Iterator[RecordFile]:
     """Open the file, or standard output, while the block runs. An error before the first record leaves the file as it was.
 
-    - `partitions`: the job's `flink.sink.partitions`, whose types a written schema gets.
+    - `partitions`: the job's `flink.sink.partitions`. A schema that is written has the types that are given there.
 
     Raises: ConfigurationError if the file cannot be written; ImportError if the extra `arrow` is missing.
     """
@@ -123,12 +113,12 @@ class RecordFile:
             self._write_waiting()
 
     def flush(self) -> None:
-        """Flush the lines to the reader of the file. Columns wait until there are enough records."""
+        """Make the lines visible to readers of the file. Formats with columns keep records until there are enough to write."""
         if self._columns is None:
             self._out.flush()
 
     def close(self) -> None:
-        """Write the waiting records, and the end of a file of columns."""
+        """Write the records that still wait, and the end of the file."""
         self._begin()
         if self._columns is not None:
             self._write_waiting()
@@ -149,7 +139,7 @@ class RecordFile:
 
 
 class SchemaFile(RecordFile):
-    """Infers a schema from the fields of JSON objects, and writes it at the end in the form of `flink.deserializer.schema`.
+    """Infers a schema from the fields of JSON objects. At the end, writes it in the form of `flink.deserializer.schema`.
 
     `pattern`: the job's `flink.sink.partitions`.
     """
@@ -184,7 +174,22 @@ class SchemaFile(RecordFile):
         self._out.write(f"{columns_text(shape)}\n".encode() if shape else b"")
         self._out.flush()
         if self._others or not shape:
-            print_note(f"{counted(self._others, 'record')} without a JSON object")
+            left_out = f"{counted(self._others, 'record')} without a JSON object as payload"
+            print_note(
+                f"the schema leaves out {left_out}"
+                if shape
+                else f"no record has fields, so there is no schema ({left_out})"
+            )
+
+
+class RecordFormat(StrEnum):
+    """The values of `--format`."""
+
+    JSON = "json"
+    CSV = "csv"
+    ARROW = "arrow"
+    PARQUET = "parquet"
+    SCHEMA = "schema"
 
 
 def _column_writer(kind: RecordFormat) -> Callable[[IO[bytes]], Any]:

@@ -54,7 +54,7 @@ def run_reloading(arguments: Sequence[str]) -> int:
                 time.sleep(POLL_SECONDS)
             if signals:
                 return code
-            log.info("a file has changed: starting again")
+            log.info("a file has changed: the job is started again")
 
 
 def _end(process: subprocess.Popen[bytes], *, is_left: bool) -> int:

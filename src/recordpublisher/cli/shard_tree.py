@@ -9,7 +9,8 @@ from ..publishers.shards import MAX_HASH_KEY, Shard
 def shard_tree(shards: Sequence[Shard]) -> list[str]:
     """Return one line for each shard.
 
-    A merged shard is drawn below the later of its parents by name, and names both. A shard without listed parents is a root.
+    The child of a merge is drawn below the later of its parents by name, and its line names both parents.
+    A shard without listed parents is a root.
     """
     by_id = {shard.shard_id: shard for shard in shards}
     return [

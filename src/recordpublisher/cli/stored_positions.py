@@ -1,4 +1,4 @@
-"""Opens what commands read of a job from outside: its stored positions, and a probe of each of its streams."""
+"""Opens the stored positions of a job, and probes that compare them with its streams, for commands that look at a job from outside."""
 
 from __future__ import annotations
 
@@ -16,44 +16,6 @@ from recordpublisher.publishers.properties.reading_properties import RECORD_PUBL
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.lag.probe import LagProbe
-
-
-@asynccontextmanager
-async def open_probes(
-    properties: Properties, streams: Sequence[str], positions: JobStateReader | None
-) -> AsyncIterator[list[LagProbe]]:
-    """Open a probe for each stream while the block runs. `positions` is closed at the end.
-
-    Raises: ConfigurationError if the streams are not Kinesis streams and the job stores no positions.
-    """
-    # Imported here, because these modules load the AWS SDK.
-    from recordpublisher.plugins.lag.probe import LagProbe
-    from recordpublisher.plugins.positions.job_positions import lister_and_streams
-    from recordpublisher.publishers.kinesis import KinesisClient
-
-    async with AsyncExitStack() as opened:
-        if positions is not None:
-            opened.push_async_callback(positions.close)
-        if positions is None:
-            check_streams_of_kinesis(properties)
-        if why_not_in_kinesis(properties):
-            lister, names = await opened.enter_async_context(lister_and_streams(properties, streams))
-            yield [LagProbe.of(properties, lister, None, stream, positions) for stream in names]
-            return
-        services = {stream: await opened.enter_async_context(KinesisClient(properties, [stream])) for stream in streams}
-        yield [LagProbe.of(properties, service, service, stream, positions) for stream, service in services.items()]
-
-
-def check_streams_of_kinesis(properties: Properties) -> None:
-    """Check that Kinesis can be asked for the newest records. Raises: ConfigurationError if a plugin's publisher or queue is read."""
-    if why := why_not_in_kinesis(properties):
-        shown = (
-            ""
-            if reads_a_queue(properties)
-            else ", or without --check a job that stores its positions (flink.state.uri)"
-        )
-        valid = f"lag --live URL, which asks the running job (run --dashboard){shown}"
-        raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=why)
 
 
 def job_state_reader(properties: Properties, use_sink: bool) -> JobStateReader | None:
@@ -94,3 +56,41 @@ def _is_missing_folder(properties: Properties) -> bool:
 
     uri = properties.value(STATE_URI)
     return uri is not None and missing_folder(uri) is not None
+
+
+@asynccontextmanager
+async def open_probes(
+    properties: Properties, streams: Sequence[str], positions: JobStateReader | None
+) -> AsyncIterator[list[LagProbe]]:
+    """Open a probe for each stream while the block runs. `positions` is closed at the end.
+
+    Raises: ConfigurationError if the streams are not Kinesis streams and the job stores no positions.
+    """
+    # Imported here, because these modules load the AWS SDK.
+    from recordpublisher.plugins.lag.probe import LagProbe
+    from recordpublisher.plugins.positions.job_positions import lister_and_streams
+    from recordpublisher.publishers.kinesis import KinesisClient
+
+    async with AsyncExitStack() as opened:
+        if positions is not None:
+            opened.push_async_callback(positions.close)
+        if positions is None:
+            check_streams_of_kinesis(properties)
+        if why_not_in_kinesis(properties):
+            lister, names = await opened.enter_async_context(lister_and_streams(properties, streams))
+            yield [LagProbe.of(properties, lister, None, stream, positions) for stream in names]
+            return
+        services = {stream: await opened.enter_async_context(KinesisClient(properties, [stream])) for stream in streams}
+        yield [LagProbe.of(properties, service, service, stream, positions) for stream, service in services.items()]
+
+
+def check_streams_of_kinesis(properties: Properties) -> None:
+    """Check that the streams are in Kinesis. Raises: ConfigurationError if a queue or the publisher of a plugin is read."""
+    if why := why_not_in_kinesis(properties):
+        shown = (
+            ""
+            if reads_a_queue(properties)
+            else ", or without --check a job that stores its positions (flink.state.uri)"
+        )
+        valid = f"lag --live URL, which asks the running job (run --dashboard){shown}"
+        raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=why)

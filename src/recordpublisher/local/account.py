@@ -55,7 +55,7 @@ class Account:
             self._on_change()
 
     def wake_all(self) -> None:
-        """Make every open subscription and long poll check again, because the time has changed or faults are planned."""
+        """Wake every open subscription and long poll, because the time has changed or a fault was planned."""
         self.subscriptions.wake_all()
         for queue in self.queues.all():
             queue.notify()
@@ -81,7 +81,7 @@ class Account:
         """Return the stream with that name or ARN.
 
         Raises: ResourceNotFoundException if no stream has it; InvalidArgumentException if neither a name nor an ARN is given, or if they
-        are of different streams.
+        belong to different streams.
         """
         if name is None and arn is None:
             raise invalid_argument("Either StreamName or StreamARN must be given.")
@@ -114,24 +114,22 @@ class Delays:
     consumer: int = 100
     """How long consumers and queues are CREATING or DELETING, and how long a queue is UPDATING (ms)."""
     cut_stuck_reader: int = 10_000
-    """How long after the five minutes of a subscription a client that does not read is disconnected (ms)."""
+    """How long a client that does not read stays connected after the five minutes of its subscription (ms)."""
 
 
 class Tokens:
-    """Makes tokens, and opens them. A token is the endpoint's own text for a client, such as a shard iterator. `open` returns None for a
-    token that was invented, or that another endpoint has made.
-    """
+    """Makes and reads tokens: texts that only this endpoint can read, such as shard iterators and NextToken."""
 
     def __init__(self) -> None:
         self.seed = randbits(32)
 
     def make(self, content: msgspec.Struct) -> str:
-        """Return the content as one text that clients cannot read."""
+        """Return a token that contains `content`."""
         body = msgspec.msgpack.encode(content)
         return urlsafe_b64encode(zlib.crc32(body, self.seed).to_bytes(4, "big") + body).decode()
 
     def open(self, token: str, kind: type[T]) -> T | None:
-        """Return the content of a token, or None if another endpoint has made the token, or if its content is not a `kind`."""
+        """Return the content of a token, or None if this endpoint has not made the token, or if the content is not a `kind`."""
         try:
             raw = urlsafe_b64decode(token)
             if zlib.crc32(raw[4:], self.seed).to_bytes(4, "big") != raw[:4]:
@@ -156,7 +154,7 @@ class Quotas:
 
     @classmethod
     def service(cls) -> Quotas:
-        """Return the rates that the service documents: `publishers/service_limits.py`."""
+        """Return the rates that the service documents. They are declared in `publishers/service_limits.py`."""
         return cls(
             reads=limits.GET_RECORDS_CALLS_PER_SECOND,
             read_bytes=limits.READ_BYTES_PER_SECOND,
@@ -168,20 +166,23 @@ class Quotas:
 
 @dataclass(slots=True)
 class Bucket:
-    """A token bucket with room for the tokens of one second. A charge may make `level` negative."""
+    """A token bucket that gets `rate` tokens a second, and has room for the tokens of one second.
+
+    - `level`: the tokens that are left; negative after a read that took more than were left.
+    """
 
     rate: float
     level: float
     at_ms: int
 
     def refill(self, now_ms: int) -> None:
-        """Add the tokens of the time since the last refill, but no more than those of one second."""
+        """Add the tokens for the time since the last refill, up to the room of the bucket."""
         self.level = min(self.rate, self.level + (now_ms - self.at_ms) * self.rate / 1000)
         self.at_ms = now_ms
 
 
 class Throttle:
-    """The buckets of each rate and shard (or consumer and shard), made at their first use."""
+    """Enforces the quotas. Owns one token bucket for each rate and shard, and for SubscribeToShard one for each consumer and shard."""
 
     def __init__(self, quotas: Quotas, clock: Clock) -> None:
         self._quotas = quotas
@@ -195,9 +196,9 @@ class Throttle:
             raise throughput_exceeded(f"Rate exceeded for shard {shard}.")
 
     def after_read(self, shard: Hashable, size: int) -> None:
-        """Charge the bytes that were read.
+        """Charge `size` bytes that were read from a shard.
 
-        A read of at least the bytes of one second counts as if the bucket was empty before. So a read of 10 MiB blocks a shard for 5 s.
+        A read of at least the bytes of one second blocks further reads for `size` / rate seconds: 5 s for 10 MiB.
         """
         bucket = self._bucket("read_bytes", shard, self._quotas.read_bytes)
         if bucket is not None:
@@ -216,7 +217,7 @@ class Throttle:
         return fits
 
     def before_subscribe(self, pair: Hashable) -> None:
-        """Count a SubscribeToShard call. Raises: LimitExceededException if the rate is used up."""
+        """Count a SubscribeToShard call for a consumer and shard. Raises: LimitExceededException if their rate is used up."""
         if not self._take_call("subscribes", pair, self._quotas.subscribes):
             raise limit_exceeded(f"Rate exceeded for consumer and shard {pair}.")
 

@@ -1,4 +1,4 @@
-"""Carries out requests, whichever transport they come by: the table of operations, and the events of subscriptions."""
+"""Carries out the requests of every transport: calls the function of the operation, and writes the events of subscriptions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WRONG_TYPE = re.compile(r"Expected `[^`]+`, got `(?!null)")
 
 
 class RequestDispatcher:
-    """Carries out requests of all transports. Remembers until when each throttled shard refuses reads."""
+    """Carries out the requests of all transports, with their faults. Owns the time until which each throttled shard refuses reads."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -61,7 +61,7 @@ class RequestDispatcher:
         return response[: len(response) // 2] if drawn is not None and drawn.kind is FaultKind.HALF else response
 
     async def _poll(self, operation: str, body: bytes) -> bytes:
-        """Repeat a call until its queue has records that can be received, or until the wait is over."""
+        """Repeat a call until its queue has records that can be received, or until WaitTimeSeconds have passed."""
         request, clock, response = _decode_receive(body), self._account.clock, NOTHING_VISIBLE
         until_ms = clock.now_ms() + request.wait_time_seconds * 1000
         # This loop has a limit of its own, because the account's clock may stand still (`ManualClock`).
@@ -84,7 +84,7 @@ class RequestDispatcher:
         return subscription
 
     async def _apply_fault_before(self, operation: str, body: bytes) -> DrawnFault | None:
-        """Apply the fault that precedes the call, if any. Return the fault if it is a random one."""
+        """Apply the fault that was planned or drawn for a call, before the call is carried out. Return the fault if it was drawn."""
         self._faults.before_call(operation)
         self._check_throttled(operation, body)
         drawn = self._faults.for_call(operation, lambda: self._target(body))
@@ -123,7 +123,7 @@ class RequestDispatcher:
 
     @staticmethod
     async def _apply_fault_after(operation: str, drawn: DrawnFault | None) -> None:
-        """Apply a fault that delays or loses the response."""
+        """Delay or lose the response of a call, if a fault of such a kind was drawn for it."""
         if drawn is not None and drawn.kind is FaultKind.LATE:
             await asyncio.sleep(drawn.seconds)
         if drawn is not None and drawn.kind is FaultKind.LOST:
@@ -157,11 +157,11 @@ class RequestDispatcher:
 
 
 class HtmlPageError(Exception):
-    """The response is an HTML page, such as a proxy sends."""
+    """Raised if a fault replaces the response by an HTML page, such as a proxy sends."""
 
 
 class _RequestTarget(msgspec.Struct, rename="pascal"):
-    """The fields by which any request names a shard or a consumer."""
+    """The fields with which requests name a shard or a consumer."""
 
     shard_id: str | None = None
     shard_iterator: str | None = None
@@ -182,7 +182,7 @@ class ResponseStream(Protocol):
         """Write bytes and wait until the buffer has room again. Raises: ConnectionError if the client has gone."""
 
     async def end(self) -> None:
-        """End the response, as if it were complete."""
+        """End the response normally. The client then sees a complete response."""
 
     def abort(self) -> None:
         """Break the connection."""

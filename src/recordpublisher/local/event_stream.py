@@ -11,14 +11,6 @@ _OVERHEAD = 16  # Two lengths, the checksum of the prelude, and the checksum of 
 _PRELUDE = struct.Struct(">II")
 
 
-@lru_cache(maxsize=64)
-def _headers(*pairs: tuple[str, str]) -> bytes:
-    return b"".join(
-        struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", _STRING, len(value)) + value.encode()
-        for name, value in pairs
-    )
-
-
 def frame(payload: bytes, *headers: tuple[str, str]) -> bytes:
     """Return one frame with string headers."""
     head = _headers(*headers)
@@ -26,6 +18,14 @@ def frame(payload: bytes, *headers: tuple[str, str]) -> bytes:
     prelude = lengths + crc32(lengths).to_bytes(4, "big")
     body = b"".join((prelude, head, payload))
     return body + crc32(body).to_bytes(4, "big")
+
+
+@lru_cache(maxsize=64)
+def _headers(*pairs: tuple[str, str]) -> bytes:
+    return b"".join(
+        struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", _STRING, len(value)) + value.encode()
+        for name, value in pairs
+    )
 
 
 def parse(frame: bytes) -> tuple[dict[str, str], bytes] | None:
@@ -46,7 +46,7 @@ def parse(frame: bytes) -> tuple[dict[str, str], bytes] | None:
 
 
 def event(kind: str, payload: bytes) -> bytes:
-    """Return a frame for an event. botocore expects an `initial-response` before the first `SubscribeToShardEvent`."""
+    """Return a frame for an event of this type: `initial-response`, which botocore expects first, or `SubscribeToShardEvent`."""
     return frame(
         payload,
         (":message-type", "event"),
@@ -56,7 +56,7 @@ def event(kind: str, payload: bytes) -> bytes:
 
 
 def exception(code: str, message: str) -> bytes:
-    """Return an error that is sent inside the stream."""
+    """Return a frame for an error that is sent inside the stream."""
     return frame(
         msgspec.json.encode({"message": message}),
         (":message-type", "exception"),
@@ -66,7 +66,7 @@ def exception(code: str, message: str) -> bytes:
 
 
 def corrupted(good: bytes) -> bytes:
-    """Return the frame with one character changed, so that its checksum is wrong.
+    """Return the frame `good` with one character changed, so that its checksum is wrong.
 
     If the event has records, the character belongs to the data of a record. The payload stays valid JSON and base64, so only the checksum
     shows the change.

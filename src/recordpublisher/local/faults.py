@@ -35,7 +35,7 @@ WITH_RESPONSE_BODY = READS | WRITES | QUEUES | {"RegisterStreamConsumer"}
 """The operations whose response has a body."""
 LISTING, READING = frozenset({"ListShards"}), frozenset({"GetRecords"})
 ENTRIES, FRAMES = frozenset({"entry"}), frozenset({"frame"})
-"""Names for faults that do not belong to an operation: `entry` for a record of PutRecords or a handle of an acknowledgement, `frame` for
+"""The targets of faults that hit only a part of a call: `entry` is a record of PutRecords or a receipt handle of a queue, `frame` is
 a frame.
 """
 # fmt: on
@@ -52,7 +52,7 @@ MAX_FAULTS_IN_A_ROW = 2
 MAX_TAKE_OVERS = 3
 """The most take-overs of one subscription in a row. With more of them a client would report that another job uses its consumer (F10)."""
 _PART_OF = {"GetShardIterator": "GetRecords", "SubscribeToShard": "events"}
-"""The read of which an operation is only a step. The success of such a step does not end a series of faults."""
+"""The name of the read that an operation is only a step of. A success of such a step does not end a series of consecutive faults."""
 
 
 class Faults:
@@ -77,7 +77,7 @@ class Faults:
     def fail_next(
         self, operation: str, code: str, count: int = 1, *, message: str = "injected", status: int = 400
     ) -> None:
-        """Fail the next `count` calls of the operation ("GetRecords") with the error `code`."""
+        """Fail the next `count` calls of an operation, such as "GetRecords", with the error `code`."""
         self._calls.setdefault(operation, deque()).extend([ApiError(code, message, status)] * count)
 
     def drop_next(self, operation: str, count: int = 1) -> None:
@@ -85,11 +85,11 @@ class Faults:
         self._calls.setdefault(operation, deque()).extend([None] * count)
 
     def planned(self, operation: str) -> int:
-        """Return how many of the next calls of the operation fail, or lose their connection."""
+        """Return how many further calls of the operation will fail or lose their connection, because a test planned it."""
         return len(self._calls.get(operation, ()))
 
     def fail_entries(self, count: int, code: str = "ProvisionedThroughputExceededException") -> None:
-        """Refuse the next `count` records of PutRecords, or handles of an acknowledgement. The other entries of the same call succeed."""
+        """Refuse the next `count` entries: records of PutRecords, or receipt handles of a queue. Other entries of the same call succeed."""
         self._entries.extend([code] * count)
 
     def redeliver_next(self, count: int = 1) -> None:
@@ -108,7 +108,11 @@ class Faults:
         consumer: str | None = None,
         code: str = "InternalFailureException",
     ) -> None:
-        """Apply a fault to one open subscription at once, or to the next one that matches."""
+        """Apply a fault at once to one open subscription of this shard and consumer, or to the next one if none is open.
+
+        - `shard_id`, `consumer`: None stands for any.
+        - `code`: the error that `StreamFault.ERROR` sends.
+        """
         self._streams.append(PlannedStreamFault(fault, shard_id, consumer, code))
         self._wake()
 
@@ -132,23 +136,23 @@ class Faults:
         return self._random_faults.counts
 
     def for_call(self, operation: str, target: Callable[[], str]) -> DrawnFault | None:
-        """Return the random fault of this call, or None. `target` returns the shard or consumer that the call names."""
+        """Return a random fault for this call, or None. `target` returns the shard or consumer that the call names."""
         return self._random_faults.for_call(operation, target)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """Note that a call has succeeded, so that more random faults may follow."""
+        """Count a success of the call's target, which ends its series of consecutive random faults."""
         self._random_faults.on_success(operation, target)
 
     def keep(self, drawn: DrawnFault) -> None:
-        """Keep a fault until the operation takes it, because the fault changes the operation's result."""
+        """Keep a fault until the function of the operation takes it, because that function changes the result."""
         self._kept[drawn.kind] = drawn
 
     def take(self, kind: FaultKind) -> DrawnFault | None:
-        """Return and remove the fault of this kind that was kept for the operation, or return None."""
+        """Return the fault of this kind that `keep` has kept, and remove it. Return None if there is none."""
         return self._kept.pop(kind, None)
 
     def for_frame(self, consumer: str, shard_id: str) -> DrawnFault | None:
-        """Return the random fault of a subscription's next frame, or None."""
+        """Return a random fault for a subscription's next frame, or None."""
         return self._random_faults.for_frame(consumer, shard_id)
 
     def before_call(self, operation: str) -> None:
@@ -159,7 +163,7 @@ class Faults:
             raise error or ConnectionAbortedError(operation)
 
     def for_entry(self, operation: str) -> str | None:
-        """Return the error code with which this record of PutRecords, or handle of an acknowledgement, is refused, or None to accept it."""
+        """Return the error code for an entry (a record of PutRecords, or a receipt handle of a queue), or None if the entry is accepted."""
         if self._entries:
             return self._entries.popleft()
         if not self._random_faults.for_entry(FaultKind.PARTIAL, operation):
@@ -167,13 +171,13 @@ class Faults:
         return "ProvisionedThroughputExceededException" if operation == "PutRecords" else "ThrottlingException"
 
     def check_entry(self, operation: str) -> None:
-        """Raise an ApiError if this handle of an acknowledgement is to be refused."""
+        """Raise an ApiError if this receipt handle of a queue must be refused."""
         code = self.for_entry(operation)
         if code is not None:
             raise ApiError(code, "injected")
 
     def take_redelivery(self) -> bool:
-        """Return whether a record is to be delivered again although it was acknowledged."""
+        """Return whether a queue must deliver a record again although the record was acknowledged."""
         is_planned = self._redeliveries > 0
         self._redeliveries -= is_planned
         return is_planned or self._random_faults.for_entry(FaultKind.REDELIVER, "AcknowledgeQueueRecords")
@@ -259,7 +263,7 @@ class FaultRule:
         return self.kind.default_seconds if self.seconds is None else self.seconds
 
     def applies_to(self, *places: str) -> bool:
-        """Return whether the rule applies to one of these names."""
+        """Return whether the rule applies to one of these operations, shards or consumers."""
         return self.where is None or self.where in places
 
 
@@ -283,7 +287,7 @@ def _parse_rule(text: str, option: str) -> list[FaultRule]:
 
 
 class StreamFault(Enum):
-    """The kinds of planned faults of a subscription. After each of them the subscription ends, even after CORRUPT."""
+    """A kind of fault that a test can plan for a subscription. The subscription ends after the fault."""
 
     CUT = FaultKind.CUT
     TRUNCATE = FaultKind.TRUNCATE
@@ -295,7 +299,7 @@ class StreamFault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedStreamFault:
-    """A planned fault of a subscription. `consumer` and `shard_id` say which one; None stands for any."""
+    """A planned fault of a subscription. `consumer` and `shard_id` select the subscription; None stands for any."""
 
     fault: StreamFault
     shard_id: str | None = None
@@ -342,7 +346,7 @@ class RandomFaults:
         return self._draw_within_limit((_PART_OF.get(operation, operation), name), rules, operation, name)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """Note that a call has succeeded, so that the limit of consecutive faults begins again."""
+        """Count a success of the call's target, which ends its series of consecutive faults."""
         if operation not in _PART_OF and self._call_rules.get(operation):
             self._in_a_row[operation, target()] = 0
 
@@ -361,12 +365,16 @@ class RandomFaults:
         return drawn
 
     def for_entry(self, kind: FaultKind, operation: str) -> bool:
-        """Draw whether this record of PutRecords, or this handle of an acknowledgement, is refused."""
+        """Draw whether a fault of this kind hits an entry of the operation: a record of PutRecords, or a receipt handle of a queue."""
         rules = [(number, rule) for number, rule in self._entry_rules if rule.kind is kind]
         return self._draw(rules, operation) is not None
 
     def _draw_within_limit(self, goal: Hashable, rules: _Numbered, *places: str) -> DrawnFault | None:
-        """Draw a fault, or return None. After too many consecutive faults of the same `goal`, only rules with rate 1 apply."""
+        """Draw a fault, or return None. After too many consecutive faults with the same `goal`, only rules with rate 1 apply.
+
+        - `goal`: the operation and its shard or consumer, whose consecutive faults are counted.
+        - `places`: the names that the `where` of a rule is compared with.
+        """
         if self._in_a_row[goal] >= self._max_in_a_row:
             rules = [(number, rule) for number, rule in rules if rule.rate >= 1]
         drawn = self._draw(rules, *places)
@@ -383,7 +391,7 @@ class RandomFaults:
 
 
 def _for_operation(numbered: _Numbered, operation: str) -> _Numbered:
-    """Return the rules of an operation. A rule that names a shard or a consumer applies to every operation that its kind can affect."""
+    """Return the rules that can apply to an operation. A rule for a shard or a consumer can apply to every operation of its kind."""
     return [
         (number, rule)
         for number, rule in numbered

@@ -68,7 +68,7 @@ class ApiRequests:
     """Answers the requests of an account.
 
     - `secrets`: the secret of each access key. Without them every signature is accepted.
-    - `is_remote`: whether other machines may reach the endpoint, under any name.
+    - `is_remote`: whether other machines may reach the endpoint, under any host name.
     """
 
     def __init__(self, account: Account, secrets: Mapping[str, str] | None, is_remote: bool = False) -> None:
@@ -132,7 +132,7 @@ class Response:
 
 
 class RefusedRequestError(Exception):
-    """The error response to a request that is not in one of the usual formats."""
+    """The error response to a request that is not in JSON 1.1 or CBOR. Its format depends on the request."""
 
     def __init__(self, status: int, content_type: str | None, body: bytes) -> None:
         super().__init__(body)
@@ -192,7 +192,7 @@ def checked_operation(request: Request, operations: Container[str], secrets: Map
 
     `secrets`: the secret of each access key; without them every signature is accepted.
 
-    Raises: ApiError for an error in the request's format; RefusedRequestError for an error whose response has another format.
+    Raises: ApiError if the request must be refused; RefusedRequestError if it must be refused in another format than JSON 1.1 or CBOR.
     """
     service, _, operation = request.headers.get("X-Amz-Target", "").partition(".")
     is_known = service == SERVICE and operation in operations
@@ -268,7 +268,7 @@ def _xml(status: int, code: str, message: str | None = None) -> RefusedRequestEr
 def check_signature(
     headers: Mapping[str, str], query: str, body: bytes, secrets: Mapping[str, str], method: str = "POST"
 ) -> None:
-    """Raise the service's error if the request is not signed with one of `secrets` (by access key id)."""
+    """Raise the service's error if the request is not signed by a key of `secrets`, which has the secret of each access key id."""
     _check_complete(headers, dict(parse_qsl(query, keep_blank_values=True)))
     found = _AUTHORIZATION.fullmatch(headers.get("Authorization", ""))
     if found is None:
@@ -407,7 +407,7 @@ MEDIA_TYPES = (JSON.content_type, CBOR.content_type, OLD_JSON_TYPE)
 
 
 def format_of(content_type: str) -> WireFormat:
-    """Return the format of a request, in which the response is written too. Raises: ApiError for CBOR if its extra is not installed."""
+    """Return the format of a request's body and of its response. Raises: ApiError for CBOR if its extra is not installed."""
     if content_type.partition(";")[0].strip().lower() != CBOR_TYPE:
         return JSON
     if not is_cbor_installed():

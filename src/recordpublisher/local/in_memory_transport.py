@@ -28,14 +28,15 @@ BUFFER_BYTES = 1 << 16
 def in_memory(
     streams: Mapping[str, int], *, region: str = "us-east-1", clock: Clock | None = None
 ) -> Iterator[Account]:
-    """Make everything that is started in the `with` block read and write an account in this process, without a port.
+    """Let every job and client that is started in the `with` block use an account in this process, without a port.
 
     This is for tests of a job, on any event loop. `account.find("orders").put(b"...", "key")` puts a record; the `split` and `merge` of the
     stream reshard it.
 
     - `streams`: the number of shards of each stream, by its name.
     - `region`: the region in the ARNs.
-    - `clock`: the account's time, which decides arrivals and retention; without it, the machine's clock. A `ManualClock` makes records old.
+    - `clock`: the account's time, which decides arrivals and retention; without it, the machine's clock. A test can move a
+      `ManualClock`, so that records expire.
     """
     account = Account(clock or SystemClock(), region, Delays(), None)
     if isinstance(clock, ManualClock):
@@ -50,7 +51,7 @@ def in_memory(
 
 
 class MemoryTransport:
-    """Sends the calls of a client to an account in this process. Keeps the open subscriptions."""
+    """Sends the calls of a client to an account in this process. Owns the open subscriptions."""
 
     def __init__(
         self, account: Account, deadline_seconds: float = 30.0, dispatcher: RequestDispatcher | None = None
@@ -61,7 +62,7 @@ class MemoryTransport:
         self._open: set[MemoryResponse] = set()
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """Make one call with a deadline."""
+        """Make one call, which must end within the deadline, and return its response."""
         return await self.call_with_body(api, _body(parameters))
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
@@ -128,7 +129,7 @@ class MemoryResponse:
             raise ConnectionResetError
 
     async def end(self) -> None:
-        """End the response, as if it were complete."""
+        """Mark the response as complete."""
         self._has_ended = True
         self._changed.set()
 

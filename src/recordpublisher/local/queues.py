@@ -63,7 +63,7 @@ class Queue:
         return self.busy_status if now_ms < self.busy_until_ms or self.busy_status == "DELETING" else "ACTIVE"
 
     def is_gone(self, now_ms: int) -> bool:
-        """Return whether a deletion is complete."""
+        """Return whether the queue was deleted, and its deletion is complete."""
         return self.busy_status == "DELETING" and now_ms >= self.busy_until_ms
 
     def require_active(self, now_ms: int) -> None:
@@ -77,7 +77,7 @@ class Queue:
 
     @property
     def visibility_seconds(self) -> int:
-        """How long a received record is hidden from others, unless a call sets another time (seconds)."""
+        """How long a received record is hidden from other receivers, unless a call sets another time (seconds)."""
         seconds: int = self.settings["VisibilityTimeoutSeconds"]
         return seconds
 
@@ -167,7 +167,7 @@ class QueueTable:
         return self.add(queue)
 
     def add(self, made: Queue) -> Queue:
-        """Add a queue that already exists."""
+        """Add a queue that was made elsewhere, such as one that was stored. Return the queue."""
         self._by_arn[made.arn] = made
         return made
 
@@ -200,7 +200,7 @@ class Delivery(msgspec.Struct, array_like=True):
     key: Key
     first_ms: int
     visible_ms: int
-    """Until when the record is hidden (in flight), in epoch ms."""
+    """The time until which the record is hidden (in flight), in epoch ms."""
     receive_count: int = 0
     receipts: int = 0
     """Number of handles that were returned. Only the newest one is valid."""
@@ -211,7 +211,7 @@ class Delivery(msgspec.Struct, array_like=True):
 class Deliveries:
     """The state of each record in a queue. The records themselves stay in the logs of the shards, and are found by key.
 
-    - `cursors`: the number of the next record to deliver, by shard. A shard without an entry begins at its first record.
+    - `cursors`: the counter of the next record to deliver, by shard. A shard without an entry begins at its first record.
     - `unacknowledged`: every record that was received and not acknowledged.
     """
 
@@ -235,7 +235,7 @@ class Deliveries:
     def receive(
         self, limit: int, visible_ms: int, now_ms: int, max_receives: int | None, *, dead: bool
     ) -> list[tuple[Delivery, bytes]]:
-        """Hide visible records, or dead letters, until `visible_ms`, and return each with its fragment of the log.
+        """Return at most `limit` visible records, or dead letters, each with its JSON, and hide them until `visible_ms`.
 
         If there are both new records and records that became visible again, they take turns to come first, so that neither has to wait for
         the other.
@@ -264,12 +264,15 @@ class Deliveries:
         heappush(self._timeouts, (visible_ms, delivery.key))
 
     def release(self, delivery: Delivery, now_ms: int, receive_count: int) -> None:
-        """Make a record visible at once, and turn a dead letter into a record. `receive_count`: how often it counts as received."""
+        """Make a record visible at once. A dead letter becomes an ordinary record again.
+
+        - `receive_count`: the record's new count of receipts.
+        """
         delivery.is_dead, delivery.receive_count = False, receive_count
         self.hide(delivery, now_ms)
 
     def find(self, key: Key, now_ms: int, max_receives: int | None, *, dead: bool) -> Delivery | None:
-        """Return the record with that key if it was received and not acknowledged.
+        """Return the delivery of the record with that key if the record was received and not acknowledged.
 
         `dead`: whether to look among the dead letters, or only among the other records.
         """

@@ -62,7 +62,7 @@ class StreamModeDetails(Request, frozen=True):
 
 
 class CreateStream(Request, frozen=True):
-    """The input of CreateStream. The option for the record size is in KiB."""
+    """The input of CreateStream. `max_record_size` is in KiB."""
 
     stream_name: Name
     shard_count: Count = 4
@@ -250,7 +250,7 @@ class UpdateQueue(QueueRequest, frozen=True, kw_only=True):
 
 
 class StreamFilter(Request, frozen=True):
-    """A stream. Its creation time (seconds) distinguishes it from an earlier stream of the same name."""
+    """A stream whose queues ListQueues shows. Its creation time (seconds) tells it from an earlier stream of the same name."""
 
     stream_arn: Arn
     stream_creation_timestamp: float | None = None
@@ -419,7 +419,7 @@ def _check_type(kind: inspect.Type, value: Any, path: str) -> None:
 
 
 def _of_members(say: Callable[[str], str], what: str, kind: inspect.Type, values: Any) -> Iterator[str]:
-    """Return the violation of a list's or map's items, if one of them is not valid. It names every constraint of an item."""
+    """Yield one violation for all items of a list or map, if an item is not valid. Its text names every constraint of an item."""
     for value in values:
         _check_type(kind, value, what)
     if any(any(_broken(kind, value)) for value in values):
@@ -427,7 +427,7 @@ def _of_members(say: Callable[[str], str], what: str, kind: inspect.Type, values
 
 
 def _broken(kind: inspect.Type, value: Any) -> Iterator[str]:
-    """Return the constraints that the value itself violates."""
+    """Yield each constraint that the value violates. Items of a list or map are not checked here."""
     if isinstance(kind, inspect.LiteralType) and value not in kind.values:
         yield f"Member must satisfy enum value set: [{', '.join(_ordered(kind.values))}]"
     if isinstance(kind, inspect.StrType) and kind.pattern is not None and not re.search(kind.pattern, value):
@@ -465,7 +465,7 @@ def _without_none(kind: inspect.Type) -> inspect.Type:
 
 
 def _shown(value: Any) -> str:
-    """Return a value in the text form of Java, which the service shows."""
+    """Return a value as the service shows it in messages: in Java's text form."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return f"[{', '.join(f'{PUT_ENTRY_CLASS}@{crc32(msgspec.json.encode(each)):x}' for each in value)}]"
     if isinstance(value, list):

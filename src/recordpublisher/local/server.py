@@ -127,7 +127,7 @@ class LocalKinesis:
         return self.account.faults
 
     def stream(self, name: str) -> Stream:
-        """Return the stream of that name, to look at it or to put records into it directly."""
+        """Return the stream of that name. A test can inspect it, or put records into it directly."""
         return self.account.find(name)
 
     def create_stream(self, name: str, shard_count: int = 1) -> Stream:
@@ -188,7 +188,7 @@ class LocalKinesis:
 def serve_in_thread(
     host: str = "127.0.0.1", port: int = 0, streams: Mapping[str, int] | None = None, **options: Unpack[ServerOptions]
 ) -> Iterator[LocalKinesisThread]:
-    """Serve while the `with` block runs. The options are the settings of `LocalKinesis`."""
+    """Run an endpoint in a thread while the `with` block runs. The arguments are the settings of `LocalKinesis`."""
     endpoint = LocalKinesis(host, port, streams, **options)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="local-kinesis", daemon=True)
@@ -230,11 +230,14 @@ class LocalKinesisThread:
         return LocalStream(self, name)
 
     def stream(self, name: str) -> LocalStream:
-        """Return the stream of that name, to put records into it directly."""
+        """Return the stream of that name. A test can put records into it directly."""
         return LocalStream(self, name)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run a function on the endpoint's event loop. Use the data model, the faults and a ManualClock only in this way."""
+        """Run a function on the endpoint's event loop, and return its result.
+
+        Use the endpoint's account, faults and ManualClock only in this way, because they are not thread-safe.
+        """
 
         async def run() -> T:
             return function(*args, **kwargs)

@@ -86,7 +86,7 @@ class Shard:
         }
 
     def describe_children(self) -> list[dict[str, object]]:
-        """Return ChildShards as the last response of a closed shard shows them."""
+        """Return the value of ChildShards in the last response for a closed shard."""
         return [
             {
                 "ShardId": child.id,
@@ -156,7 +156,7 @@ class LogSlice:
     next_counter: int
     """The counter at which the next read starts (inclusive)."""
     unread_arrival_ms: int | None
-    """The arrival time of the first unread record (epoch ms); None at the tip."""
+    """The arrival time of the first unread record (epoch ms); None if there is none."""
 
     @property
     def last_counter(self) -> int:
@@ -165,7 +165,7 @@ class LogSlice:
 
 
 class ShardLog:
-    """The records of one shard. Each has a counter, the end of its sequence number. Calls listeners when there is something to read."""
+    """The records of one shard, and the listeners to call when records arrive. A record's counter is the end of its sequence number."""
 
     def __init__(self, numbers: SequenceNumbers) -> None:
         self.numbers = numbers
@@ -183,7 +183,7 @@ class ShardLog:
         return len(self._fragments)
 
     def use_counter(self, now_ms: int) -> int:
-        """Use up the next counter without a record, and return it.
+        """Return the next counter, which no record will have.
 
         An event without records needs a counter from which the client continues, and a closed shard needs one for its end.
         """
@@ -191,7 +191,12 @@ class ShardLog:
         return self._last_counter
 
     def append(self, data: str, key_json: str | None, size: int, now_ms: int) -> str:
-        """Store one record (base64 text, key as a JSON string if it has one, size in bytes) and return its sequence number."""
+        """Store one record, and return its sequence number.
+
+        - `data`: the data as base64 text.
+        - `key_json`: the partition key as a JSON string; None if the record has none.
+        - `size`: bytes of data and key.
+        """
         arrival = self._last_arrival = max(self._last_arrival, now_ms)
         counter = self._last_counter = max(self._last_counter + 1, arrival * TICKS_PER_MS)
         sequence_number = f"{self.numbers.prefix}{counter:020d}"
@@ -331,7 +336,7 @@ def _date(ms: int) -> str:
 
 
 def start_counter(shard: Shard, kind: str, sequence_number: str | None, timestamp: float | None, now_ms: int) -> int:
-    """Return the counter at which a read of this type starts.
+    """Return the counter at which a read with the ShardIteratorType `kind` starts.
 
     Raises: InvalidArgumentException if the number or timestamp is missing, is not allowed, or is not valid for this shard.
     """
@@ -357,7 +362,7 @@ def _counter_of(shard: Shard, kind: str, sequence_number: str | None) -> int:
 
 
 def to_ms(seconds: float) -> int:
-    """Return a time of a request in milliseconds. Raises: InvalidArgumentException if a double cannot hold it."""
+    """Return a request's timestamp in ms. Raises: InvalidArgumentException if it is too large."""
     try:
         return round(seconds * 1000)
     except OverflowError as error:

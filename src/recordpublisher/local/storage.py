@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.safe_text import few_of
 
 from ..publishers.decoding_errors import UNDECODABLE
 from .account import Account
@@ -74,7 +75,7 @@ class AccountStorage:
         self.save()
 
     def save(self) -> None:
-        """Store everything except records, and listen to new shards. Raises: ApiError if the file cannot be written."""
+        """Store everything except records, and listen to the logs of new shards. Raises: ApiError if the file cannot be written."""
         document = encoded(self._account)
         shards = dict(self._shards())
         for name, (_, shard) in shards.items():
@@ -85,7 +86,7 @@ class AccountStorage:
             self._stored.pop(name, None)
         retention = {name: stream.retention_hours for name, (stream, _) in shards.items()}
         if any(hours > self._retention.get(name, hours) for name, hours in retention.items()):
-            self._trim()  # With a longer retention, what has expired must not appear again after a restart.
+            self._trim()  # Expired records must not appear again after a restart with a longer retention.
         self._retention = retention
         self._write(lambda: self._database.save(document, shards))
         for name, (_, shard) in shards.items():  # A new shard may have received records before it had a listener.
@@ -115,7 +116,7 @@ class AccountStorage:
             raise ConfigurationError("data", str(folder), "a folder of the same region", reason=reason)
         named = {_name(stream, shard.index) for stream in stored.streams for shard in stream.shards}
         if strangers := sorted(self._database.shards - named):
-            raise _changed(folder, f"it has records of shards that its streams do not have: {', '.join(strangers)}")
+            raise _changed(folder, f"it has records of shards that its streams do not have: {few_of(strangers)}")
         try:
             restore_account(self._account, stored)
         except (msgspec.ValidationError, ValueError) as error:
@@ -126,7 +127,7 @@ class AccountStorage:
             self._stored[name] = shard.log.tip - 1
 
     def _shards(self) -> list[tuple[str, tuple[Stream, Shard]]]:
-        """Return each shard with a name that no other shard has ever had, even of a stream that was deleted."""
+        """Return each shard and its stream, by a name that no shard of this account has had before, including shards of deleted streams."""
         return [
             (_name(stream, shard.index), (stream, shard))
             for stream in self._account.streams().values()
@@ -195,12 +196,12 @@ class Database:
         return set(self._shard_ids)
 
     def document(self) -> bytes | None:
-        """Return the document of the account, or None if none is stored."""
+        """Return the stored form of the account, or None if the file is new."""
         row = self._connection.execute("SELECT document FROM account").fetchone()
         return None if row is None else bytes(row[0])
 
     def save(self, document: bytes, shards: Iterable[str]) -> None:
-        """Replace the document, and remove the records of shards that are not in `shards`."""
+        """Replace the stored form of the account, and remove the records of shards that are not in `shards`."""
         gone = self._shard_ids.keys() - set(shards)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -262,7 +263,7 @@ class StoredShard(msgspec.Struct, frozen=True):
     closed_epoch: int | None
     ending_counter: int | None
     is_kept: bool = True
-    """False for a shard past retention, which only its children name. With a longer retention it must not appear again."""
+    """Whether the stream still has the shard. A shard past retention is stored only because its children name it."""
 
 
 class StoredStream(msgspec.Struct, frozen=True):
@@ -311,7 +312,7 @@ def encoded(account: Account) -> bytes:
 
 
 def decoded(document: bytes) -> StoredAccount:
-    """Return a stored account. Raises: one of UNDECODABLE if it cannot be read."""
+    """Return a stored account. Raises: one of the errors in `UNDECODABLE` if it cannot be read."""
     return msgspec.msgpack.decode(document, type=StoredAccount, dec_hook=lambda _, tags: TagSet(tags))
 
 

@@ -92,7 +92,7 @@ class Stream:
         return self._busy_status, self._busy_until, None if self._shards_from == inf else int(self._shards_from)
 
     def restore(self, created_ms: int, busy: BusyStatus, shards: dict[str, Shard]) -> None:
-        """Replace the shards that the constructor has created by stored ones."""
+        """Give the stream a stored creation time and status, and stored shards instead of those that the constructor has created."""
         self.created_ms, self.shards = created_ms, shards
         self._busy_status, self._busy_until, shards_from = busy
         self._shards_from = inf if shards_from is None else shards_from
@@ -101,12 +101,12 @@ class Stream:
 
     @property
     def shows_shards(self) -> bool:
-        """Whether the stream shows its shards. A stream that was deleted before its shards were created never does."""
+        """Whether the stream has shards to show yet. If it was deleted before its shards were created, it never has."""
         return self.clock.now_ms() >= self._shards_from
 
     @property
     def is_gone(self) -> bool:
-        """Whether a deletion is complete."""
+        """Whether the stream was deleted, and its deletion is complete."""
         return self._busy_status == "DELETING" and self.clock.now_ms() >= self._busy_until
 
     def require_active(self) -> None:
@@ -119,7 +119,9 @@ class Stream:
     # --- shards
 
     def add_shards(self, planned: Sequence[tuple[HashRange, tuple[Shard, ...]]]) -> list[Shard]:
-        """Close the parents and open their children, all at the same time. Return the children.
+        """Open new shards, and close their parents at the same time. Return the new shards.
+
+        - `planned`: the hash range and the parents of each new shard.
 
         A stream's first shards get the creation time of the stream, because a filter by that time must find them.
         """
@@ -198,7 +200,7 @@ class Stream:
 
     @property
     def horizon_ms(self) -> int:
-        """The time (epoch ms) before which records that arrived are past retention."""
+        """Time at which the retention period begins (epoch ms). Records that arrived before it are past retention."""
         return self.clock.now_ms() - self.retention_hours * HOUR_MS
 
     def apply_retention(self) -> None:

@@ -54,7 +54,7 @@ class Subscriptions:
         return subscription
 
     def take_over(self, subscription: Subscription) -> None:
-        """End a subscription, as if another client had subscribed with the same consumer."""
+        """End a subscription as a call by another client for the same consumer and shard would."""
         self._last_success_ms[subscription.consumer.arn, subscription.shard.id] = self._clock.now_ms()
         subscription.replaced = True
 
@@ -66,7 +66,7 @@ class Subscriptions:
             del self._open[pair]
 
     def wake_all(self) -> None:
-        """Wake all subscriptions: the time has changed, or a fault, a deletion or a deregistration must take effect."""
+        """Wake all subscriptions, because the time has changed, or because a fault, a deletion or a deregistration must take effect."""
         for subscription in tuple(self._all):
             subscription.wake()
 
@@ -153,5 +153,5 @@ class Subscription:
 
 
 def millis_behind(unread_arrival_ms: int | None, now_ms: int) -> int:
-    """Return how far a read is behind the tip (ms): 0 only if no record is left unread."""
+    """Return how far a read is behind the tip (ms). It is at least 1 if a record is unread, and 0 if none is."""
     return 0 if unread_arrival_ms is None else max(1, now_ms - unread_arrival_ms)

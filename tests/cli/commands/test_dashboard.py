@@ -66,7 +66,7 @@ def test_without_stored_positions_it_says_so_and_creates_none(job, tmp_path):
             get(f"{url}/snapshot.json")
 
         place = "rows/.recordpublisher/entries"
-        error = f"no state is stored in {place}: are these the properties of the job?"
+        error = f"no positions are stored in {place}: are these the properties of the job?"
         assert json.load(failed.value) == {"error": error}
     assert not (tmp_path / "rows").exists()
 

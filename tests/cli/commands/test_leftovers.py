@@ -132,7 +132,7 @@ def test_commits_that_are_not_published_are_listed_and_taken_back(name, tmp_path
         job_file(tmp_path, given), [], ["--take-back"], ["--take-back"]
     )
     assert re.search(r"Not published: 1 commit from number \d+ on of group/positions/[0-9a-f]{16}/0 in ", listed)
-    assert listed.endswith("--take-back if it cannot.\n")
+    assert listed.endswith("If it cannot, use --take-back.\n")
     assert taken.endswith("1 commit taken back.\n")
     assert again == "Nothing was taken back.\n"
     asyncio.run(published(given))

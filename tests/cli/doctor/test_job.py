@@ -321,7 +321,7 @@ async def test_a_job_without_checkpoints_in_between_is_not_known_to_run(tmp_path
         _, running = await checked(properties)
 
     assert running.verdict == "not checked"
-    assert running.words.endswith("flink.state.checkpoint.interval is -1")
+    assert running.words.endswith("it stores its positions only when it stops (flink.state.checkpoint.interval)")
 
 
 @pytest.mark.parametrize("sink", ["memory", "jsonl"])
@@ -342,7 +342,9 @@ async def test_a_worker_of_a_group_is_named_and_keeps_its_shards(sink, tmp_path)
     assert (store.verdict, store.words) == ("ok", "a group with 2 shards and 1 worker")
     assert running.verdict == "ok"
     assert running.words.startswith("yes: worker ")
-    assert running.words.endswith("(2 shards); a start here joins, and takes its share")
+    assert running.words.endswith(
+        "(2 shards); a process that starts here joins them, and takes its share of the shards"
+    )
     assert later.words == "no: no worker of the group sends heartbeats"
     assert alone.words.endswith("positions of 2 shards")
 
@@ -378,7 +380,10 @@ async def test_a_group_continues_where_a_job_ran_alone(tmp_path):
             pass
         store, _ = await checked({**properties, "flink.job.workers": "GROUP"})
 
-    assert (store.verdict, store.words) == ("ok", "a job that ran alone: a start here continues at its positions")
+    assert (store.verdict, store.words) == (
+        "ok",
+        "a job that ran alone; a process that starts here continues at its positions",
+    )
 
 
 async def test_a_worker_that_stores_checkpoints_elsewhere_is_named(tmp_path):

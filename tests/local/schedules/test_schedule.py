@@ -66,7 +66,7 @@ def test_a_merge_of_one_shard_is_left_out_and_told(tmp_path):
     (tmp_path / "one.toml").write_text('shards = 1\n[[step]]\nat = 1\nreshard = "merge"\nclient = "restart"\n')
     told = []
     Player(LocalKinesis(), load_schedule(str(tmp_path / "one.toml")), told.append).advance(1)
-    assert told == ["1 s: no merge: there is one shard", "1 s: kill the client and start it again"]
+    assert told == ["1 s: no merge, because the stream has only one shard", "1 s: kill the client and start it again"]
 
 
 @pytest.mark.parametrize("name", BUILT_IN_SCHEDULES)

@@ -136,7 +136,7 @@ def test_an_empty_store_is_an_error_and_not_a_healthy_job():
         async def load(self):
             return []
 
-    with pytest.raises(StateError, match="no state is stored in state: are"):
+    with pytest.raises(StateError, match="no positions are stored in state: are"):
         run_virtual(probe(store=Empty()).read())
 
 

@@ -12,9 +12,9 @@ PROPERTIES = {"flink.stream.initpos": "LATEST"}
 @pytest.mark.parametrize(
     ("start", "words"),
     [
-        ("LATEST", "misses what came since the last one"),
+        ("LATEST", "misses the records that arrived since the last run"),
         ("TRIM_HORIZON", "reads all records again"),
-        ("1h", "begins 1h before it"),
+        ("1h", "begins 1h before the time of the start"),
     ],
 )
 def test_each_start_of_a_job_without_positions_is_told_with_the_key_that_helps(start, words):

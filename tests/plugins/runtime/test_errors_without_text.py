@@ -8,7 +8,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.cli.execution import one_line
 from recordpublisher.plugins.sinks.callback import CallbackSink
-from recordpublisher.plugins.tracing.traces import _Guarded
+from recordpublisher.plugins.tracing.trace_context import _Guarded
 from recordpublisher.testing import records as testing_records
 
 from fakes.memory_store import MemoryStore

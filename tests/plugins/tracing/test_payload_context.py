@@ -9,7 +9,7 @@ from opentelemetry import trace
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.tracing.traces import ContextField, carrier_reader, payload_with_context
+from recordpublisher.plugins.tracing.trace_context import ContextField, carrier_reader, payload_with_context
 
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 FIELD = ContextField("trace-parent")

@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import recordpublisher as rp
 from recordpublisher.cli.output import JsonLines, TextLines
 from recordpublisher.fetcher.sink import untraced
-from recordpublisher.plugins.tracing.traces import traced_calls
+from recordpublisher.plugins.tracing.trace_context import traced_calls
 from recordpublisher.publishers.clock import SystemClock
 
 from fakes.memory_streams import PROPERTIES, install

@@ -18,7 +18,7 @@ import typer
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import with_short_outages
-from recordpublisher.publishers.safe_text import counted
+from recordpublisher.publishers.safe_text import counted, few_of
 
 from ..execution import FAILED, print_note, run_to_end, subcommands
 from ..options import Job, JobProperties, PropertyOptions, is_python_job, search_current_folder, with_properties
@@ -38,13 +38,6 @@ dead_letters = subcommands(
 MOST_REASONS, MOST_REASON_CHARACTERS = 10, 200
 """Limits of the reasons that are shown below a list: the number of reasons, and the characters of each."""
 OfQueue = Annotated[bool, typer.Option("--queue", help="Use the dead letters of the job's queue instead of a sink.")]
-
-
-class ReplayTarget(StrEnum):
-    """The destinations of a replay."""
-
-    JOB = "job"
-    STREAM = "stream"
 
 
 @dead_letters.command("list")
@@ -143,6 +136,13 @@ def show_letter(
         echo(json_text(_fields(letter)))
 
 
+class ReplayTarget(StrEnum):
+    """Where a replay sends the dead letters."""
+
+    JOB = "job"
+    STREAM = "stream"
+
+
 @dead_letters.command("replay")
 @with_properties
 def replay_letters_again(
@@ -171,8 +171,8 @@ def replay_letters_again(
 ) -> None:
     """Replay every dead letter once, and keep those that fail again. Exits with 1 if one did.
 
-    A dead letter that succeeded is removed. A stream cannot remove it, but the next replay skips it. After a kill, only the dead letters
-    that were being replayed may be replayed twice. The job may be running; run one replay at a time.
+    A dead letter that succeeded is removed; from a stream it cannot be removed, but the next replay skips it. After a kill, only the
+    dead letters that were being replayed may be replayed twice. The job may be running; run one replay at a time.
 
     Example: recordpublisher dead-letters replay job.properties --to stream
 
@@ -269,14 +269,14 @@ async def _replay(
                 missing.pop(letter.number, None)
     if missing:
         raise _missing(
-            ", ".join(missing),
+            few_of([*missing]),
             f"; {done} of the others {'has' if done == 1 else 'have'} succeeded" if done or kept else "",
         )
     return done, kept, letters.unreadable
 
 
 def _read_payloads(path: Path) -> dict[tuple[str, str], bytes]:
-    """Return the payload of each dead letter in a file, by its shard's key and its sequence number.
+    """Return the payload of each dead letter in a file, by the `Shard.key` and the sequence number of the dead letter.
 
     Raises: ConfigurationError, which names the line, if a line is malformed; ConfigurationError if the file cannot be read.
     """

@@ -93,7 +93,7 @@ def _print(findings: Sequence[Finding]) -> None:
 
 
 def stream_use_of(properties: Properties, stream: str, writes: bool = False) -> StreamUse:
-    """Return the calls that a job makes for one of its streams. `writes`: whether it also puts records into the stream."""
+    """Return the calls that a job makes for one of its streams. `writes`: whether the job also puts records into the stream."""
     from recordpublisher.publishers.fanout.config import FanOutConfig
 
     from ..doctor.streams import StreamUse

@@ -1,4 +1,4 @@
-"""`recordpublisher group`: the workers and shards of a group, and taking a worker out of it."""
+"""`recordpublisher group`: shows the workers and shards of a group, and takes a worker out of it."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def judge(
     file: Annotated[str, typer.Argument(help="File with the lines of the client; - is stdin.")] = "-",
     schedule: Annotated[str, typer.Option(help="The schedule that was played: a name or a file.")] = "everything",
 ) -> None:
-    """Judge the records that a consumer has read of `recordpublisher local --schedule`: lost, repeated, out of order, slowest.
+    """Judge the records that a consumer has read from `recordpublisher local --schedule`: lost, repeated, out of order, slowest.
 
     The consumer, in any language, writes each record's data as a line. A word may precede the data. The time at which the consumer saw
     the record may follow it, in epoch seconds; without it, the time is when the line is read here. The exit code is 3 if records were

@@ -142,10 +142,10 @@ def lag(
             echo(shard_table(shards, positions is not None))
         if (silent_ms := stale_checkpoint_age_ms(shards, checkpoint_interval_ms(properties))) is not None:
             is_early = check and not any(shard.alarm for shard in shards)
-            when = f"; {_exits_later(properties)}" if is_early else ""
+            when = f". {_exits_later(properties)}" if is_early else ""
             print_note(
-                f"no process of this job has stored a checkpoint for {duration(silent_ms)}, and records wait: none runs, or its store or "
-                f"its sink does not respond{when}"
+                f"no process of this job has stored a checkpoint for {duration(silent_ms)}, although records wait. Either no process "
+                f"runs, or its state store or its sink does not respond{when}"
             )
         _report_alarms(shards, check)
 
@@ -166,9 +166,7 @@ def _grace_seconds(given: float | None, properties: Properties) -> float:
 
 def _exits_later(properties: Properties) -> str:
     interval = ALARM_INTERVAL
-    return (
-        f"--check exits with {ALARM} once they have waited for {duration(properties.value(interval))} ({interval.key})"
-    )
+    return f"--check exits with {ALARM} once the records have waited for {duration(properties.value(interval))} ({interval.key})"
 
 
 def _positions(properties: Properties, use_sink: bool, is_job: bool) -> JobStateReader | None:
@@ -227,9 +225,9 @@ def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
 
 
 def stale_checkpoint_age_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
-    """Return the age of the last checkpoint (ms) if it is so old that the job has stopped or is stuck; None if the job may be running.
+    """Return the age of the last checkpoint (ms) if it is so old that the job must have stopped or be stuck, else None.
 
-    A job without unread records may be running, because it need not store its positions in each interval.
+    Without unread records the result is None, because a running job then need not store its positions in each interval.
     """
     if interval_ms < 0:  # Nothing is stored before the stop.
         return None

@@ -59,7 +59,7 @@ async def leftovers(
         if take_back:
             for each in unpublished:
                 await job.take_back_commits(each)
-                echo(f"{each.name} in {each.store.place} has the positions from before {_commits(each)}.")
+                echo(f"{each.name} in {each.store.place} now has the positions from before {_commits(each)}.")
             taken = sum(len(each.staged) for each in unpublished)
             echo(f"{counted(taken, 'commit') if unpublished else 'Nothing was'} taken back.")
             return
@@ -84,7 +84,8 @@ async def leftovers(
         for each in unpublished:
             place = f"{each.name} in {each.store.place}"
             echo(
-                f"Not published: {_commits(each)} of {place}. The job does it while it runs, or at its start; --take-back if it cannot."
+                f"Not published: {_commits(each)} of {place}. The job publishes its commits while it runs, and at its next start. "
+                "If it cannot, use --take-back."
             )
     finally:
         await job.close()

@@ -21,7 +21,7 @@ KINDS = {
     "store": ("stores", "Store"),
     "deserializer": ("deserializers", "Deserializer"),
 }
-"""For each kind of package the hook, and the end of the class's name."""
+"""The plugin hook of each kind, and the last word of the name of its class."""
 
 
 class Kind(StrEnum):

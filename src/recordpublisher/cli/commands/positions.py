@@ -1,4 +1,4 @@
-"""`recordpublisher positions`: the stored positions of a job; moving them from a file, from and to the KCL, and to another place."""
+"""`recordpublisher positions`: shows the stored positions of a job, copies them from a file or from and to the KCL, and resets them."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ async def stored_states(properties: Properties) -> dict[str, ShardState]:
 
 
 async def note_on_running_job(job: JobPositions) -> str:
-    """Return a note on what happens to a job that was not stopped, and on when the job last stored its positions.
+    """Return a note that says when the job last stored its positions, and what happens to a job that was not stopped.
 
     A job that stored them seconds ago is probably running.
     """

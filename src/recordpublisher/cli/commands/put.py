@@ -84,7 +84,7 @@ PartitionKey = Callable[[bytes], str]
 
 
 class Putting:
-    """Puts the lines of files into a stream. Owns the count of records that could not be put.
+    """Puts the lines of files into a stream as records. Owns the number of records that could not be put.
 
     - `key_of`: returns the partition key of a line.
     - `rate`: most records per second; None for as many as the stream accepts.

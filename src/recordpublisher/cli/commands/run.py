@@ -52,47 +52,6 @@ MaxRecords = Annotated[
 ]
 
 
-class RunBounds:
-    """The bounds at which a run ends by itself, read from the options, and checked against the properties of the job."""
-
-    def __init__(self, stop_at_tip: bool, until: str | None, max_records: int | None, parallelism: int) -> None:
-        """Read the options. Raises: ConfigurationError if the time cannot be read, or if a bound is given for several processes."""
-        self._given = {"--stop-at-tip": stop_at_tip or None, "--until": until, "--max-records": max_records}
-        end = None if until is None else time_ms("--until", until)
-        self.bounds = Bounds(
-            max_records=max_records, until_event_time=end, stop_at_tip=stop_at_tip or until is not None
-        )
-        if parallelism > 1:
-            reason = "the processes share the shards, and none knows how far the others have read"
-            self._refuse(f"--parallelism {parallelism}", reason)
-
-    def applied(self, properties: Properties) -> Properties:
-        """Return the properties for a run with these bounds.
-
-        Unless the job's properties say where to start, the run begins at the oldest record: from the tip there may be nothing to read.
-
-        Raises: ConfigurationError if a bound is given for a group, or an end time for a queue.
-        """
-        if properties.value(JOB_WORKERS) == "GROUP":
-            reason = "the workers of a group share the shards, and none knows how far the others have read"
-            self._refuse(f"{JOB_WORKERS.key}=GROUP", reason)
-        if self.bounds.until_event_time is not None and reads_a_queue(properties):
-            reason = "a queue keeps no order in time; use --stop-at-tip or --max-records"
-            raise ConfigurationError.conflict(
-                "--until", f"{RECORD_PUBLISHER.key}={properties.as_given(RECORD_PUBLISHER)}", reason=reason
-            )
-        return with_oldest_start(properties) if any(self._given.values()) else properties
-
-    def _refuse(self, other: str, reason: str) -> None:
-        """Raise the error for the first bound that was given, because it cannot be combined with `other`.
-
-        Raises: ConfigurationError if a bound was given.
-        """
-        for option, value in self._given.items():
-            if value is not None:
-                raise ConfigurationError.conflict(option, other, reason=reason)
-
-
 log = logging.getLogger("recordpublisher.run")
 MAX_WORKERS = 1_000
 """More processes than this must be a typing mistake, because a machine has no room for them."""
@@ -150,7 +109,7 @@ def run(
     yields one. Options and -p take precedence over its own settings and arguments: flink.state.uri replaces a state_store.
 
     Calls are retried for 15 minutes while the service, a state store or a database is unreachable (flink.job.max.outage).
-    A host that DNS does not know ends the start after seconds.
+    If DNS does not know a host, the start fails after a few seconds.
 
     SIGTERM or Ctrl-C drains, takes a checkpoint and exits 0; a second one exits at once.
     With --parallelism, a process that fails ends the job.
@@ -197,6 +156,47 @@ def run(
         # An error of user code, such as a sink, is reported like one of this package, after its traceback.
         log_traceback(error)
         raise RecordPublisherError(one_line(error)) from error
+
+
+class RunBounds:
+    """The bounds at which a run ends by itself, read from the options, and checked against the properties of the job."""
+
+    def __init__(self, stop_at_tip: bool, until: str | None, max_records: int | None, parallelism: int) -> None:
+        """Read the options. Raises: ConfigurationError if the time cannot be read, or if a bound is given for several processes."""
+        self._given = {"--stop-at-tip": stop_at_tip or None, "--until": until, "--max-records": max_records}
+        end = None if until is None else time_ms("--until", until)
+        self.bounds = Bounds(
+            max_records=max_records, until_event_time=end, stop_at_tip=stop_at_tip or until is not None
+        )
+        if parallelism > 1:
+            reason = "the processes share the shards, and none knows how far the others have read"
+            self._refuse(f"--parallelism {parallelism}", reason)
+
+    def applied(self, properties: Properties) -> Properties:
+        """Return the properties for a run with these bounds.
+
+        Unless the job's properties say where to start, the run begins at the oldest record: from the tip there may be nothing to read.
+
+        Raises: ConfigurationError if a bound is given for a group, or an end time for a queue.
+        """
+        if properties.value(JOB_WORKERS) == "GROUP":
+            reason = "the workers of a group share the shards, and none knows how far the others have read"
+            self._refuse(f"{JOB_WORKERS.key}=GROUP", reason)
+        if self.bounds.until_event_time is not None and reads_a_queue(properties):
+            reason = "a queue keeps no order in time; use --stop-at-tip or --max-records"
+            raise ConfigurationError.conflict(
+                "--until", f"{RECORD_PUBLISHER.key}={properties.as_given(RECORD_PUBLISHER)}", reason=reason
+            )
+        return with_oldest_start(properties) if any(self._given.values()) else properties
+
+    def _refuse(self, other: str, reason: str) -> None:
+        """Check that no bound was given, because `other` excludes bounds. `reason`: why.
+
+        Raises: ConfigurationError for the first bound that was given.
+        """
+        for option, value in self._given.items():
+            if value is not None:
+                raise ConfigurationError.conflict(option, other, reason=reason)
 
 
 def _refuse_processes(job: str, parallelism: int) -> None:

@@ -129,7 +129,7 @@ def delete_stream(
 
 
 def stream_text(described: StreamDescription) -> str:
-    """Return the settings, each in a line, and the tree of shards."""
+    """Return the settings of a stream, each in a line, and the tree of its shards."""
     stream = described.stream
     consumers = ", ".join(f"{each.name} ({each.status})" for each in described.consumers)
     settings = (
@@ -151,7 +151,10 @@ def stream_text(described: StreamDescription) -> str:
 
 
 def _limits(described: StreamDescription) -> str:
-    """Return the limits of the open shards. A shard accepts 1,000 records and 1 MiB a second, and returns 2 MiB (service limits)."""
+    """Return in words how much all open shards together accept and return.
+
+    By the limits of the service, a shard accepts 1,000 records and 1 MiB a second, and returns 2 MiB a second.
+    """
     if described.stream.mode == "ON_DEMAND":
         return "the service changes the number of shards with the load"
     shards = described.open_shards
@@ -162,7 +165,7 @@ def _limits(described: StreamDescription) -> str:
 
 
 def stream_fields(described: StreamDescription) -> dict[str, Any]:
-    """Return the settings and the shards as fields for JSON."""
+    """Return the settings and the shards of a stream as fields for JSON."""
     stream = described.stream
     return {
         **asdict(stream),
@@ -255,7 +258,7 @@ def _open_shard(shard_id: str, listed: Sequence[Shard]) -> Shard:
 async def _children(
     service: ManagementClient, stream: str, parents: Sequence[Shard], wait: bool, properties: Properties
 ) -> list[str]:
-    """Return the ids of the new shards when the stream is active, or an empty list if `wait` is false."""
+    """Wait until the stream is ACTIVE, and return the ids of the children of `parents`. Return no ids at once if `wait` is false."""
     if not wait:
         return []
     await service.wait_until_active(stream, DESCRIBE_STREAM_RETRIES.policy(properties), SystemClock())

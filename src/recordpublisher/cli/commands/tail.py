@@ -109,9 +109,9 @@ def tail(
         typer.Option("--output", "-o", metavar="FILE", help="Write to this file instead of standard output."),
     ] = None,
 ) -> None:
-    """Print the records of streams as JSON lines, or write them to a file. On a terminal, stderr shows how many records a second.
+    """Print the records of streams as JSON lines, or write them to a file. On a terminal, stderr shows how many are printed a second.
 
-    The command never acts as the job whose properties it gets: it stores no positions, joins no group and registers no consumer, but polls.
+    Even with the properties of a job the command only polls: it stores no positions, joins no group and registers no consumer.
     It starts where --from, --since or flink.stream.initpos says. Without them: at the end with --follow, else at the oldest record.
 
     Example: recordpublisher tail orders --since 10m --grep '"status":"failed"' -n 10
@@ -130,7 +130,7 @@ def tail(
         reason = "a sequence number is a position in one shard"
         raise ConfigurationError.needs("--from", "exactly one --shard", value=start, reason=reason)
     begin = start_properties(start, since, time.time_ns() // 1_000_000, is_own=is_own)
-    properties = without_job_identity(properties).merged(begin)  # A look stores no positions, and joins no group.
+    properties = without_job_identity(properties).merged(begin)  # This command stores no positions, and joins no group.
     if reads_a_queue(properties):
         valid, reason = shard_publisher_names(properties), "this command would take the records from the queue"
         raise ConfigurationError(RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), valid, reason=reason)
@@ -256,7 +256,7 @@ async def _print_shards(
 
 
 def _check_order(reader: BoundedReader, sequence_number: str) -> None:
-    """Check that the publisher can order a sequence number. Raises: ConfigurationError if it cannot."""
+    """Check that the publisher can compare a sequence number with others. Raises: ConfigurationError if it cannot."""
     try:
         reader.order_of(sequence_number)
     except Exception as error:  # A plugin may raise any.
@@ -280,7 +280,7 @@ class _EnoughError(Exception):
 
 
 class _Printer:
-    """Prints the chosen records. Owns the number of records that are still wanted, and `rate`, which reports their rate."""
+    """Prints the records that the options choose. Owns the number of records that are still wanted. `rate` reports how many are printed."""
 
     def __init__(
         self, reading: RecordReading, is_printed: Callable[[Record], bool], limit: int | None, file: RecordFile
@@ -350,7 +350,7 @@ class PrintedRate:
             before = self._count
             await asyncio.sleep(SILENCE_SECONDS)
         print_note(
-            f"no record for {SILENCE_SECONDS:g} s. The command ends when each shard is at its tip, which a publisher says with "
+            f"no record for {SILENCE_SECONDS:g} s. The command ends when each shard is at its tip, which the publisher reports by "
             "millis_behind_latest=0"
         )
 
@@ -369,8 +369,8 @@ class PrintedRate:
 def given_sequence_number(start: str | None, *, is_own: bool = False) -> str | None:
     """Return the value of `--from` if it is a sequence number, else None.
 
-    - `is_own`: whether a plugin's publisher is read, whose sequence numbers may be small numbers or other text. Then any value is one
-      that is neither a time nor the name of a start position.
+    - `is_own`: whether a plugin's publisher is read, whose sequence numbers may be small numbers or other text. Then
+      every value that is neither a time nor the name of a start position counts as a sequence number.
     """
     if start is None or is_sequence_number(start):
         return start

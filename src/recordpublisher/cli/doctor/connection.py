@@ -26,7 +26,7 @@ from recordpublisher.publishers.shards import arn_of, region_of_arn
 from .findings import Finding, NotCheckedError, Verdict, examine
 
 CONNECTION_PREFIX = "connection"
-"""The beginning of the names of checks that must succeed before any call can."""
+"""The names of checks of connections begin with this word. If one of them fails, no call can succeed."""
 CREDENTIALS, REGION_CHECK = "credentials", "region"
 _CONNECT_SECONDS = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -83,7 +83,7 @@ def kinesis_endpoints(properties: Properties, streams: list[str]) -> dict[str, F
 
 
 def service_and_region(properties: Properties, stream: str) -> str:
-    """Return the service of a stream: Kinesis, with the region of the stream's ARN unless all calls go to `aws.endpoint`."""
+    """Return the name of a stream's service for findings: `Kinesis`, or `Kinesis in eu-west-1` if the stream's ARN decides the region."""
     region = _region_of(properties, stream)
     return "Kinesis" if region is None else f"Kinesis in {region}"
 
@@ -94,7 +94,7 @@ def _region_of(properties: Properties, stream: str) -> str | None:
 
 
 async def kinesis_endpoint(properties: Properties, streams: list[str], region: str | None = None) -> str:
-    """Return the endpoint of calls about the streams: the one in the properties, else the SDK's.
+    """Return the URL to which calls about the streams go: `aws.endpoint`, or else the endpoint of the SDK.
 
     `region`: the region of the streams' ARNs.
     """
@@ -106,7 +106,7 @@ async def kinesis_endpoint(properties: Properties, streams: list[str], region: s
 
 
 async def _parsed(find: FindEndpoint) -> SplitResult:
-    """Return the parts of the endpoint's URL. Raises: NotCheckedError if it has no host, as that of a source that reads files."""
+    """Return the parts of the endpoint's URL. Raises: NotCheckedError if the URL has no host, such as that of a folder."""
     url = await find()
     parts = urlsplit(url)
     if not parts.hostname:

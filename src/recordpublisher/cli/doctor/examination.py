@@ -56,7 +56,7 @@ class Examination:
     """Makes the checks of one job, or of streams.
 
     - `uses`: what the job does with each of its streams.
-    - `opened`: closes the clients and sinks that the checks make.
+    - `opened`: the exit stack that closes the clients and sinks of the checks.
     - `targets`: the streams that Kinesis sinks write to.
     """
 
@@ -88,7 +88,7 @@ class Examination:
         try:
             of_streams = await self.stream_findings()
             if not running.done() and sys.stderr.isatty():
-                print_note("the stored positions are read again in a while, to see whether the job runs elsewhere")
+                print_note("waiting for the next stored positions, to see whether another process runs the job")
             client = self._client
             readable = [stream for stream in self._sources if stream not in self._unreachable]
             lags = [] if client is None else [await job.lag_finding(stream, client) for stream in readable]
@@ -135,7 +135,7 @@ class Examination:
         return own, []
 
     async def _of_wrapper(self) -> list[Finding]:
-        """Return what a publisher that wraps another one, such as ARCHIVE, finds about its own source; empty for other publishers."""
+        """Return the findings of a publisher that wraps another one, such as ARCHIVE, about its own source; empty for other publishers."""
         try:
             wrapper = wrapper_of(self._registry, self._properties)
         except Exception as error:  # The constructor of a plugin may raise any error.
@@ -195,7 +195,7 @@ class Examination:
     def _glue(self) -> list[Finding]:
         if (self._properties.value(DESERIALIZER) or "").lower() != "glue":
             return []
-        words = "the ids of schema versions are in the records, so there is none to ask for: look at the IAM policy"
+        words = "only the records have the ids of schema versions, so no version can be requested now: look at the IAM policy"
         return [Finding("glue:GetSchemaVersion", Verdict.NOT_CHECKED, words)]
 
 
@@ -229,8 +229,8 @@ def _targets(properties: Properties) -> list[str]:
 async def settings_findings(registry: Registry, properties: Properties, streams: list[str]) -> list[Finding]:
     """Check the properties, including those that plugins declare, and the plugins that the properties name.
 
-    The plugins of sink and store are left out, because they have checks of their own. The publisher checks whether it can work with
-    the properties.
+    The plugins of sink and store are left out, because they have checks of their own. The chosen publisher checks whether it can use the
+    properties.
     """
     return [
         await examine("properties", lambda: _properties(properties, streams, registry)),

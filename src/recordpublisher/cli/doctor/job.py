@@ -48,7 +48,7 @@ from recordpublisher.publishers.properties.job_properties import (
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import LIST_SHARDS_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
-from recordpublisher.publishers.safe_text import counted
+from recordpublisher.publishers.safe_text import counted, few_of
 from recordpublisher.publishers.shards import stream_name
 
 from .findings import CHECK_WOULD_CHANGE_SOMETHING, Finding, NotCheckedError, Verdict, examine, examine_all
@@ -58,7 +58,10 @@ MIN_LOSS_MS = 4 * 3_600_000
 
 
 class JobChecks:
-    """The checks of one job. Nothing is opened, stored or retried. `made` closes the stores and sinks that the checks make."""
+    """The checks of one job. They open no sink, store nothing and retry nothing.
+
+    - `made`: the exit stack that closes the stores and sinks that the checks make.
+    """
 
     def __init__(self, registry: Registry, properties: Properties, made: AsyncExitStack) -> None:
         self._registry = registry
@@ -259,20 +262,20 @@ SPARE_SECONDS = 1.0
 async def check_rows(positions: JobStateReader) -> None:
     """Check that no positions are next to the sink's rows, if the state store has none.
 
-    Raises: StateError if there are: a start is refused, because it would write the rows again.
+    Raises: StateError if there are such positions. A start would be refused then, because it would write the rows again.
     """
     if await positions.load_beside_rows():
         raise StateError(
             f"the sink has positions with its rows in {positions.place}, and the state store has none, so a start is refused: was the "
-            f"store lost? {COPY_POSITIONS.format(source='')} makes them those of the job"
+            f"store lost? {COPY_POSITIONS.format(source='')} makes them the positions of the job"
         )
 
 
 async def check_alone(positions: JobStateReader, properties: Properties) -> str:
-    """Return, in words, that no other process seems to run this job, which must run alone.
+    """Check that no other process seems to run this job, which must run alone. Return in words why none does.
 
-    Raises: RecordPublisherError if a worker runs it: a start would replace that worker. NotCheckedError if only the sink has positions, or
-    if a running job might not store a checkpoint in the time for which this check waits.
+    Raises: RecordPublisherError if a worker runs the job, which a start here would replace. NotCheckedError if only
+    the sink has positions, or if a running job might not store a checkpoint in the time for which this check waits.
     """
     if positions.documents is None:
         sink = properties.value(SINK)
@@ -300,7 +303,8 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
     worker, record = next(iter(last.items()))
     if interval_ms < 0 or interval_ms / 1000 > MAX_SECONDS:
         raise NotCheckedError(
-            f"worker {worker} may be running: it stored nothing for {seconds:g} s, but {CHECKPOINT_INTERVAL.key} is {interval_ms}"
+            f"worker {worker} may be running: it stored nothing for {seconds:g} s, but it stores its positions only "
+            f"{'when it stops' if interval_ms < 0 else f'every {interval_ms / 1000:g} s'} ({CHECKPOINT_INTERVAL.key})"
         )
     if record.host == HOST and is_process(record.pid):
         raise RecordPublisherError(
@@ -336,8 +340,8 @@ async def check_group(group: JobStorage) -> str:
         return "no: no worker of the group sends heartbeats"
     leases = [] if table is None else table.document.leases.values()
     shards = {name: sum(lease.owner == name for lease in leases) for name in sorted(live)}
-    named = ", ".join(f"{name} ({counted(count, 'shard')})" for name, count in shards.items())
-    return f"yes: worker {named}; a start here joins, and takes its share"
+    named = few_of([f"{name} ({counted(count, 'shard')})" for name, count in shards.items()])
+    return f"yes: worker {named}; a process that starts here joins them, and takes its share of the shards"
 
 
 async def check_members(group: JobStorage) -> str:
@@ -348,7 +352,7 @@ async def check_members(group: JobStorage) -> str:
     stored = table.document.job
     refuse_other_job(group.store.place, None if stored is None else stored.name, group.job_name)
     if table.document.alone is not None:
-        return "a job that ran alone: a start here continues at its positions"
+        return "a job that ran alone; a process that starts here continues at its positions"
     return f"a group with {counted(len(table.document.leases), 'shard')} and {counted(len(table.document.owners), 'worker')}"
 
 

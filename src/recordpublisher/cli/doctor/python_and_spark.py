@@ -46,7 +46,7 @@ def spark_python() -> str:
     A `python3` of the PATH without this package is not a failure in itself, because most jobs do not use Spark. The check reports
     it as not checked.
 
-    Raises: RecordPublisherError if the Python that `PYSPARK_PYTHON` names cannot import the package; it says what to do.
+    Raises: RecordPublisherError, which says what to do, if the Python that `PYSPARK_PYTHON` names cannot import the package.
     NotCheckedError if pyspark is missing, if that Python is not on this machine, or if a `python3` of the PATH lacks the package.
     """
     if find_spec("pyspark") is None:

@@ -1,4 +1,4 @@
-"""The checks of a query on Spark: its options as the source parses them, its streams, and the place of its claims."""
+"""Checks a query on Spark: its options, its streams, and the place where its tasks store claims (what each task has read)."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ from .streams import StreamUse
 
 
 async def spark_job_findings(given: Properties, use_of: Callable[[Properties, str], StreamUse]) -> list[Finding]:
-    """Return every finding, in the order in which they are printed.
+    """Return every finding about a query on Spark, in the order in which they are printed.
 
     `use_of`: returns the calls that a job with these properties makes for a stream.
     """
@@ -34,7 +34,7 @@ async def spark_job_findings(given: Properties, use_of: Callable[[Properties, st
 
 
 async def _claims(options: SparkOptions) -> str:
-    """Return in words whether the place of claims can be read, and how many queries have claims there."""
+    """Check that the place where tasks store claims can be read. Return in words how many queries have claims there."""
     place = options.metadata_location
     store = conditional_store_of(place, options.metadata_key, options.properties, is_for_claims=True)
     if (folder := missing_folder(place)) is not None:

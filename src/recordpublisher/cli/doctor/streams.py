@@ -55,14 +55,14 @@ class StreamChecks:
         self.knows_dry_run = knows_dry_run
         """Whether the endpoint honours `DryRun`: given, or found by the checks."""
         self.is_unreachable = False
-        """Whether no call about the stream can succeed: its shards could not be listed, and not because a right is missing."""
+        """Whether no call about the stream can succeed: its shards could not be listed, although no permission was missing."""
         self.is_inactive = False
         """Whether the stream cannot be used because it is being created or deleted."""
         self.max_record_bytes: int | None = None
         """The largest record that the stream takes, once the checks have found it."""
 
     async def findings(self) -> list[Finding]:
-        """Check the clock, the settings, the consumers, and each IAM action that the use of the stream needs."""
+        """Return the findings about the clock, the settings, the consumers, and each IAM action that the use of the stream needs."""
         checks: list[tuple[str, Check]] = [
             ("clock", self._clock_offset),
             ("kinesis:ListShards", self._list_shards),
@@ -101,7 +101,7 @@ class StreamChecks:
         return ["RegisterStreamConsumer", "DeregisterStreamConsumer", *tags]
 
     def _key_actions(self) -> list[str]:
-        """Return the KMS actions that the use needs if the stream has a KMS key of the user; none for the key of AWS."""
+        """Return the KMS actions that the use of the stream needs. There are none if the stream has no KMS key, or the key of AWS."""
         if self._key is None or self._key.endswith("alias/aws/kinesis"):
             return []
         return ["kms:Decrypt", *(["kms:GenerateDataKey"] if self._use.writes else [])]
@@ -275,7 +275,7 @@ MAX_SHARD_PERCENT = 90
 
 
 def check_hash_key_shares(shards: Sequence[Shard]) -> str:
-    """Return how large the hash key range of the largest open shard is.
+    """Return in words which share of the hash keys the largest open shard has.
 
     Raises: RecordPublisherError if it is so large that the shard gets most of the records; NotCheckedError if no shard is known.
     """

@@ -71,12 +71,12 @@ def delete_queue(account: Account, request: requests.QueueRequest) -> None:
 
 
 def receive_queue_records(account: Account, request: requests.ReceiveRequest) -> bytes:
-    """Receive the records that are visible now. The dispatcher repeats the call until the wait is over."""
+    """Receive the records that are visible now. The dispatcher repeats the call for WaitTimeSeconds until there are any."""
     return _receive(account, request, dead=False)
 
 
 def receive_dead_letter_queue_records(account: Account, request: requests.ReceiveRequest) -> bytes:
-    """Receive the dead letters that are visible now. The dispatcher repeats the call until the wait is over."""
+    """Receive the dead letters that are visible now. The dispatcher repeats the call for WaitTimeSeconds until there are any."""
     return _receive(account, request, dead=True)
 
 
@@ -151,7 +151,7 @@ def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes)
 def _each(
     operation: str, account: Account, request: Any, act: Callable[[Queue, Delivery, Any], None], *, dead: bool
 ) -> dict[str, object]:
-    """Call `act` for the record of each handle. A failure for one handle does not affect the others."""
+    """Call `act` for the record of each receipt handle in a request, and return the response, which lists the handles that failed."""
     queue = account.queues.find(request.queue_arn, refused=("DELETING",))
     successful, failed = [], []
     for entry in request.entries:
@@ -176,7 +176,7 @@ def _changes(attributes: requests.QueueAttributes) -> dict[str, Any]:
 
 
 def _effective(stream: Stream, start: requests.QueueStartingPosition, now_ms: int) -> dict[str, object]:
-    """Return a queue's start as its description shows it, with the time of the oldest record that can be delivered."""
+    """Return a queue's starting position for its description, with the time of the oldest record that can be delivered."""
     horizon_ms = max(stream.created_ms, now_ms - stream.retention_hours * HOUR_MS)
     wanted_ms = {"LATEST": now_ms, "TRIM_HORIZON": 0}.get(start.type, round((start.timestamp or 0) * 1000))
     return {"Type": start.type, "Timestamp": max(horizon_ms, wanted_ms) / 1000, "Requested": start.timestamp}

@@ -75,7 +75,7 @@ def get_shard_iterator(account: Account, request: GetShardIterator) -> object:
 
 
 def get_records(account: Account, request: GetRecords) -> bytes:
-    """Read from an iterator: at most 10,000 records and 10 MiB. At the end of a closed shard, return its children."""
+    """Read from an iterator: at most 10,000 records and 10 MiB. At the end of a closed shard, return the shard's children."""
     iterator = account.tokens.open(request.shard_iterator, ShardIterator)
     if iterator is None:
         raise invalid_argument("Invalid ShardIterator.")
@@ -159,7 +159,7 @@ def _member(name: str, place: int | None) -> str:
 
 
 def _check_minimum(stream: Stream, number: str | None) -> None:
-    """Raise InvalidArgumentException if a sequence number does not belong to this stream.
+    """Raise InvalidArgumentException if SequenceNumberForOrdering is not a sequence number of this stream.
 
     A number of this stream needs no further check, because later records of a shard have higher numbers anyway.
     """
@@ -178,7 +178,7 @@ def _target(stream: Stream, entry: requests.PutRecordsEntry) -> tuple[Shard, str
 
 
 def _error_entry(account: Account, stream: Stream, shard: Shard, size: int) -> str | None:
-    """Return the error of a record that is refused, or None if the record is to be stored."""
+    """Return the error of a record that a quota or a fault refuses, or None if the record must be stored."""
     code = account.faults.for_entry("PutRecords")
     if code is None and account.throttle and not account.throttle.admit_write(f"{stream.name}/{shard.id}", size):
         code = "ProvisionedThroughputExceededException"

@@ -34,7 +34,7 @@ ON_DEMAND_STREAM_LIMIT = 50
 
 
 def create_stream(account: Account, request: requests.CreateStream) -> None:
-    """Create a stream. It becomes ACTIVE after the delay that is set."""
+    """Create a stream. It becomes ACTIVE after `Delays.create_stream`."""
     distribution, mode = request.record_distribution_strategy, request.stream_mode_details.stream_mode
     _check_distribution(request.stream_name, mode, distribution)
     tags = TagSet(request.tags)
@@ -165,7 +165,7 @@ def _common(stream: Stream) -> dict[str, object]:
 
 
 class ShardPage(msgspec.Struct, frozen=True, array_like=True, tag="p"):
-    """The request of a ListShards with several pages, and where its next page begins."""
+    """The content of a NextToken of ListShards: the stream and filter of the listing, and the shard after which the next page begins."""
 
     stream: str
     stream_created_ms: int
@@ -175,7 +175,7 @@ class ShardPage(msgspec.Struct, frozen=True, array_like=True, tag="p"):
 
 
 def list_shards(account: Account, request: requests.ListShards) -> object:
-    """List the shards that the filter keeps, at most MaxResults of them."""
+    """Return one page of the shards that the filter keeps, with at most MaxResults shards."""
     page = _page(account, request)
     stream = account.find(page.stream)
     chosen = page.shard_filter
@@ -195,13 +195,13 @@ def list_shards(account: Account, request: requests.ListShards) -> object:
 
 
 def _as_of(account: Account) -> float:
-    """Return the time whose state the listing shows (epoch ms): infinity, which means now, or an old time if a fault demands it."""
+    """Return the time for which a listing is made (epoch ms): infinity for now, or an earlier time if a fault makes the listing stale."""
     stale = account.faults.take(FaultKind.STALE)
     return inf if stale is None else account.clock.now_ms() - stale.seconds * 1000
 
 
 def _kept(account: Account, shards: list[Shard]) -> list[Shard]:
-    """Return the shards that the listing shows: all of them, unless a fault makes the listing incomplete."""
+    """Return the shards that a listing shows: all of `shards`, unless a fault makes the listing incomplete."""
     if account.faults.take(FaultKind.INCOMPLETE) is None:
         return shards
     number = account.faults.counts[FaultKind.INCOMPLETE] - 1
@@ -214,7 +214,7 @@ def _kept(account: Account, shards: list[Shard]) -> list[Shard]:
 
 
 def _page(account: Account, request: requests.ListShards) -> ShardPage:
-    """Return the requested page: the first one, or the one after the page that gave the token."""
+    """Return what page a request asks for: the first one of a listing, or the page that its NextToken continues with."""
     if request.next_token is None:
         stream = account.find_usable(request.stream_name, request.stream_arn)
         after = request.exclusive_start_shard_id or ""
@@ -316,7 +316,7 @@ def find_consumer(account: Account, request: requests.ConsumerRequest) -> tuple[
 
 
 def start_stream_encryption(account: Account, request: requests.ChangeEncryption) -> None:
-    """Store the key id of a stream. Nothing is encrypted in memory."""
+    """Store the key id of a stream. The endpoint does not encrypt records."""
     if request.encryption_type != "KMS":
         raise invalid_argument(f"EncryptionType {request.encryption_type} cannot be started: only KMS.")
     stream = _active(account, request)
@@ -435,7 +435,10 @@ def put_resource_policy(account: Account, request: requests.PutResourcePolicy) -
 
 
 def get_resource_policy(account: Account, request: requests.ResourceRequest) -> object:
-    """Show the policy of a stream or consumer, or an empty one (recorded from AWS by LocalStack's tests, August 2025)."""
+    """Show the policy of a stream or consumer, or an empty policy if there is none.
+
+    AWS returns an empty policy too, as LocalStack's tests have recorded (August 2025).
+    """
     return {"Policy": find_resource(account, request.resource_arn).policy or "{}"}
 
 

@@ -44,12 +44,12 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def record_count(self) -> int:
-        """Number of all records: two of each key at the start, then those that are put at `rate`."""
+        """Number of all records: two of each key at the start, then `records_a_second` in each of the `seconds`."""
         return 2 * self.keys + int(self.seconds * self.records_a_second)
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The events at one time of a schedule: faults by rules that last some seconds, a reshard, or an action of the client."""
+    """The events at one time of a schedule: random faults that last some seconds, a reshard, or an action of the client."""
 
     at: Seconds
     faults: str | None = None
@@ -88,7 +88,7 @@ class Player:
         self._put_count = 0
         ends = [(step.at + step.seconds, step) for step in schedule.step if step.faults]
         starts = [(step.at, step) for step in schedule.step]
-        # What ends comes before what begins at the same time.
+        # Faults that end come before faults that begin at the same time.
         self._left = sorted([*ends, *starts], key=lambda each: each[0])
         self._faults: list[str] = []
         """The rules of the steps whose faults last now."""
@@ -115,7 +115,7 @@ class Player:
         return bool(self._left) or seconds < schedule.seconds
 
     def _change_faults(self, at: float, step: Step) -> None:
-        """Begin or end the faults of a step. Those of other steps continue."""
+        """Begin or end the faults of a step at the time `at`. The faults of other steps continue."""
         if step.faults:
             (self._faults.append if at == step.at else self._faults.remove)(step.faults)
         rules = ", ".join(self._faults)
@@ -144,17 +144,17 @@ def _reshard(stream: Stream, kind: str) -> str:
     elif others:
         merge(stream, first, others[0])
     else:
-        return "no merge: there is one shard"
+        return "no merge, because the stream has only one shard"
     return kind
 
 
 @dataclass(frozen=True, slots=True)
 class SeenRecord:
-    """A record that a client has read and written down.
+    """A record that a client has read, as one line of the client's output shows it.
 
     - `number`: the record's number.
     - `put`: when it was put (epoch seconds).
-    - `at`: when the client had it (epoch seconds).
+    - `at`: when the client received it (epoch seconds).
     """
 
     number: int
@@ -165,7 +165,8 @@ class SeenRecord:
 def seen_record_in(line: str, now: float) -> SeenRecord | None:
     """Return the record that a line of a client's output shows.
 
-    The line is `NUMBER PUT` (the data). It may have a word in front, and the time at which it was seen at the end.
+    The line has the record's data, `NUMBER PUT`. A word may precede the data, and the time at which the client saw it may follow.
+    Without that time, the record counts as seen at `now` (epoch seconds). Return None if the line has another form.
     """
     found = _LINE.fullmatch(line)
     return found and SeenRecord(int(found["number"]), float(found["put"]), float(found["seen"] or now))
@@ -173,8 +174,10 @@ def seen_record_in(line: str, now: float) -> SeenRecord | None:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How many records were lost, repeated or out of order, and times in seconds. `recovered` is None if nothing new was read after the
-    client was killed.
+    """The judgement of a client: how many records were lost, repeated or out of order, and two times.
+
+    - `slowest`: the longest time from put to seen (seconds).
+    - `recovered`: time from the kill of the client to the next new record (seconds); None if no new record was read.
     """
 
     records: int
@@ -186,7 +189,7 @@ class Score:
 
 
 def score(records: int, lines: Iterable[SeenRecord], keys: int, began: float = -inf, killed: float = inf) -> Score:
-    """Judge the lines of a client, in the order in which they were written. The records have the numbers 0 to `records` - 1.
+    """Judge the records that a client has read, in the order in which it read them. The records have the numbers 0 to `records` - 1.
 
     Records of the same key are put in order, and a key moves from a shard to its child. So a number is out of order if it comes for the
     first time after a higher number of its key. `slowest` is the longest time from put to seen, over the records that were put after the

@@ -132,5 +132,5 @@ class History:
         except RecordPublisherError:  # The job cannot be read now, so the chart has a gap.
             return HistoryPoint(self._clock.now_ms())
         except Exception:
-            log.exception("the job cannot be read for the dashboard")
+            log.exception("the dashboard cannot read the job, so its charts have a gap")
             return HistoryPoint(self._clock.now_ms())

@@ -19,7 +19,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
 from recordpublisher.fetcher.monitoring.shard_view import SHOWN_COUNTERS
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import RecordPublisherError
-from recordpublisher.publishers.safe_text import mask_passwords
+from recordpublisher.publishers.safe_text import few_of, mask_passwords
 from recordpublisher.publishers.shards import stream_name
 
 from ..lag.job_snapshot import CommitSnapshot, JobSnapshot, ShardSnapshot, SnapshotSource, WorkerSnapshot
@@ -34,32 +34,6 @@ OLD_SECONDS = 1.0
 """The shortest time between two computations of a snapshot (seconds), however many readers request it."""
 RESPONSE_SECONDS = 10.0
 UNREAD = "has unread records and wrote none for the alarm interval"
-
-
-class LiveDashboard(MetricsExporter):
-    """The dashboard of a running job (`run --dashboard`). Owns the server.
-
-    The server reads the metrics that other exporters read, while a page is open and every ten seconds for the charts.
-    """
-
-    def __init__(self, port: int, idle_interval_ms: int, job: str | None = None) -> None:
-        self._port = port
-        self._job = job
-        self._idle_interval_ms = idle_interval_ms
-        self._server: DashboardServer | None = None
-
-    async def open(self, source: MetricsSource) -> None:
-        """Listen, and log the URL. Raises: ConfigurationError if the port cannot be used."""
-        clock = SystemClock()
-        snapshots = LiveSnapshots(source, clock, self._idle_interval_ms, self._job)
-        self._server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))
-        url = await self._server.open(self._port)
-        log.info("the dashboard is at %s", url)
-
-    async def close(self) -> None:
-        """Stop listening."""
-        if self._server is not None:
-            await self._server.close()
 
 
 class LiveSnapshots:
@@ -90,7 +64,7 @@ class LiveSnapshots:
     async def _make(self) -> JobSnapshot:
         workers = sorted(await self._source.metrics(), key=lambda each: each.process)
         if not workers:
-            raise RecordPublisherError("no worker of the job responds")
+            raise RecordPublisherError("no worker of the job responds; see the log of the job")
         health = await self._source.health()
         written = {
             key: (of["records"] - of["unfinishedRecords"], of["bytes"])
@@ -179,7 +153,7 @@ def _lowest_shard(workers: Sequence[WorkerMetrics]) -> tuple[int, str, Mapping[s
 
 
 def _counting_watermark(shard: Mapping[str, Any]) -> float:
-    """Return the value with which the shard counts for the global watermark. A shard without a watermark counts as lowest."""
+    """Return the shard's next watermark, or its present one if there is no next one (epoch ms). Without both, return minus infinity."""
     watermark = shard["watermark"] if shard["nextWatermark"] is None else shard["nextWatermark"]
     return float("-inf") if watermark is None else watermark
 
@@ -201,9 +175,9 @@ def _reason(shard: Mapping[str, Any]) -> str:
 
 
 class StoredSnapshots:
-    """Makes snapshots of any job from its stored positions and the tips of its shards, which it reads for every snapshot.
+    """Makes snapshots of any job from its stored positions and the tips of its shards, both read again for every snapshot.
 
-    Values that follow from neither are unknown. Owns no connection.
+    Values that cannot be computed from them are None. Owns no connection.
     """
 
     def __init__(self, probe: LagProbe, clock: Clock) -> None:
@@ -271,7 +245,7 @@ def job_snapshot(shards: list[ShardSnapshot], time_ms: int, waits_for_idle: bool
 
 
 def _joined(snapshots: Sequence[JobSnapshot]) -> JobSnapshot:
-    """Join the snapshots of a job's streams.
+    """Return one snapshot of a job for the snapshots of its streams.
 
     The global watermark is the lowest one of the snapshots, with the `alignment` of that snapshot. The time is the oldest one.
     """
@@ -339,7 +313,7 @@ class HttpSnapshots:
         served = sorted({shard.stream for shard in snapshot.shards})
         if served and not shards:  # A job that serves no shard yet may still begin to read the streams.
             wanted = ", ".join(map(repr, self._streams))
-            raise RecordPublisherError(f"the job does not read {wanted}; it reads {', '.join(served)}")
+            raise RecordPublisherError(f"the job does not read {wanted}; it reads {few_of(served)}")
         return msgspec.structs.replace(snapshot, shards=shards)
 
     async def _read(self) -> bytes:
@@ -350,3 +324,29 @@ class HttpSnapshots:
                 raise RecordPublisherError(msgspec.json.decode(body, type=Unavailable).error)
             response.raise_for_status()
             return body
+
+
+class LiveDashboard(MetricsExporter):
+    """The dashboard of a running job (`run --dashboard`). Owns the server.
+
+    The server reads the metrics that other exporters read, while a page is open and every ten seconds for the charts.
+    """
+
+    def __init__(self, port: int, idle_interval_ms: int, job: str | None = None) -> None:
+        self._port = port
+        self._job = job
+        self._idle_interval_ms = idle_interval_ms
+        self._server: DashboardServer | None = None
+
+    async def open(self, source: MetricsSource) -> None:
+        """Listen, and log the URL. Raises: ConfigurationError if the port cannot be used."""
+        clock = SystemClock()
+        snapshots = LiveSnapshots(source, clock, self._idle_interval_ms, self._job)
+        self._server = DashboardServer(snapshots, History(snapshots, clock, HISTORY_INTERVAL_SECONDS))
+        url = await self._server.open(self._port)
+        log.info("the dashboard is at %s", url)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            await self._server.close()

@@ -9,8 +9,11 @@ import msgspec
 
 
 class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The job `job` at `time_ms` (epoch ms).
+    """The state of a job at one moment. Values that are not known are None.
 
+    - `job`: the name of the job, if it has one.
+    - `time_ms`: the moment (epoch ms).
+    - `global_watermark`: the global watermark (epoch ms).
     - `alignment`: which shard alignment waits for and why, in one sentence.
     """
 
@@ -29,7 +32,7 @@ class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def counts(self) -> Counter[str]:
-        """The counts of all workers together, by title."""
+        """The sum of each counter of `WorkerSnapshot.counts` over all workers, by the title of the counter."""
         total: Counter[str] = Counter()
         for each in self.workers or ():
             total.update(each.counts or {})
@@ -42,7 +45,7 @@ class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One shard. Times are in ms.
+    """One shard. Durations are in ms. A value that is not known is None.
 
     - `process`: the number of the worker that reads the shard. `worker`: its name in a group, if it is known.
     - `checkpoint_age_ms`: time since the last checkpoint of the shard's reader.
@@ -54,8 +57,8 @@ class ShardSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     - `watermark`: watermark after the last record written (epoch ms). `is_held`, `is_excluded`: whether alignment holds or
       excludes the shard.
     - `is_idle`: whether no record arrived for `IdleIntervals.shown_ms`. `idle_ms`: time since the last record.
-    - `records_per_second`, `bytes_per_second`: records finished and bytes written lately; without stored positions, those that
-      arrive.
+    - `records_per_second`, `bytes_per_second`: records finished and bytes written lately; without stored positions, records
+      and bytes that arrive.
     - `tip`, `tip_age_ms`: without stored positions the sequence number of the newest record, and its age.
     - `counts`: the counters that people see, by title, such as `{"skipped": 2, "dead letters": 0}`, since the worker began to read the
       shard. `in_flight`: records of a queue that are not acknowledged.

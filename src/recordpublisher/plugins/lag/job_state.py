@@ -40,11 +40,12 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """The state of each listed shard by `Shard.key`, with the worker that stored it and the time. Without a store there are no states.
+    """The state of each listed shard, with the worker that stored it and the time. Each mapping is by `Shard.key`.
 
+    - `states`: the stored states; empty without a store.
     - `workers`: the worker that stored the state.
     - `taken_ms`: when the state was stored (epoch ms).
-    - `lost`: shards that were not read to their end and that the stream no longer lists (S5).
+    - `lost`: the states of shards that were not read to their end, and that the stream no longer lists (S5).
     """
 
     states: Mapping[str, ShardState] = field(default_factory=dict)
@@ -107,14 +108,14 @@ class JobStateReader:
         return None if place is None else GroupStore(place)
 
     async def load(self) -> Sequence[State]:
-        """Return a snapshot for each worker that has shards, and the one that a sink of another package has stored.
+        """Return a snapshot for each worker that has shards, and the snapshots that a sink of another package has stored.
 
         Raises: StoreUnavailableError if the store does not answer; StateError if the positions cannot be read.
         """
         return await snapshots_in_sink(self._sink) or await self.load_in_store()
 
     async def load_in_store(self) -> Sequence[State]:
-        """Return a snapshot for each worker that has shards. Raises: the errors of `load`."""
+        """Return a snapshot for each worker that has shards, without those of a sink of another package. Raises: the errors of `load`."""
         if (documents := self.documents) is None:
             return []
         entries = None if self._entries is None else GroupStore(self._entries)
@@ -123,7 +124,7 @@ class JobStateReader:
     async def load_beside_rows(self) -> Mapping[str, ShardState]:
         """Return the newest state of each shard that is stored next to the sink's rows, whatever the lease table says.
 
-        It helps if the lease table was lost, or restored from an older copy. If workers exchanged a shard at that time, the state may be
+        This helps if the lease table was lost, or restored from an older copy. If workers exchanged a shard at that time, the state may be
         older than the last row of the shard, whose records are then written again.
         """
         if self._entries is None:
@@ -157,8 +158,12 @@ def effect_of_no_positions(sink: type[Sink] | None, properties: Properties) -> s
     if reads_a_queue(properties):
         return ""
     start = properties.value(INITIAL_POSITION)
-    loss = {"LATEST": "misses what came since the last one", "TRIM_HORIZON": "reads all records again"}
-    other = f"begins at {start} again" if parse_with_unit(start, "ms") is None else f"begins {start} before it"
+    loss = {"LATEST": "misses the records that arrived since the last run", "TRIM_HORIZON": "reads all records again"}
+    other = (
+        f"begins at {start} again"
+        if parse_with_unit(start, "ms") is None
+        else f"begins {start} before the time of the start"
+    )
     return f"no positions are stored: each start {loss.get(start, other)}; set {STATE_URI.key}"
 
 
@@ -169,7 +174,7 @@ async def snapshots_of_workers(
 
     The field `worker` of a snapshot is the name of its worker, or None. Without a lease table, the result is None.
 
-    Raises: MissingPositionsError if the owner of a shard has not stored its position there.
+    Raises: MissingPositionsError if the owner of a shard has not stored the shard's position where `read` looks.
     """
     missing: list[str] = []
     for _ in range(ATTEMPTS):

@@ -40,7 +40,7 @@ from .job_state import JobState, JobStateReader
 
 @dataclass(frozen=True, slots=True)
 class LagProbe:
-    """Probes one stream, and compares it with the positions that a job has stored if a store is given.
+    """Measures how far the shards of one stream are read, by the positions in `store`; without a store, what arrives in them.
 
     - `tips`: reads the records near the tip of a shard. None for a publisher that lists its streams itself: then only the positions are
       known.
@@ -125,7 +125,7 @@ class LagProbe:
             return JobState()
         snapshots = await self.store.load()
         if not snapshots:
-            raise StateError(f"no state is stored in {self.store.place}: are these the properties of the job?")
+            raise StateError(f"no positions are stored in {self.store.place}: are these the properties of the job?")
         return JobState.of(snapshots, listed, self.start)
 
     async def _probe_all(self, listed: Sequence[Shard], job: JobState) -> list[ShardSnapshot]:
@@ -237,7 +237,7 @@ def _without_positions(shard: Shard, activity: ShardActivity) -> ShardSnapshot:
 
 
 def snapshot_of_lost_shard(key: str, state: ShardState, worker: str | None) -> ShardSnapshot:
-    """Return the snapshot of a shard that was not read to its end and is no longer listed. It has an alarm at once."""
+    """Return the snapshot of a shard that was not read to its end and is no longer listed. The snapshot has an alarm."""
     stream, _, shard_id = key.rpartition("/")
     return ShardSnapshot(
         stream=stream,
@@ -323,9 +323,9 @@ async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interva
 
 
 async def _end_of_burst(port: PollingPort, shard: Shard, full_ms: int, empty_ms: int, now_ms: int) -> ShardActivity:
-    """Return the rates since the last moment from which one read reaches the tip, and the newest record, found by bisection.
+    """Find by bisection a time from which one read reaches the tip. Return the rates since then, and the newest record.
 
-    A shard accepts 1,000 records a second, so a burst takes about ten reads. They find few bytes, unlike a read of the whole burst.
+    A shard accepts 1,000 records a second, so this takes about ten reads. They return fewer bytes than a read of the whole burst.
 
     - `full_ms`: a time since which more records arrived than one read returns. `empty_ms`: a time since which none arrived.
     """
@@ -374,7 +374,7 @@ def _until_tip(records: Sequence[UserRecord], start_ms: int, now_ms: int) -> Sha
 
 
 def _between(records: Sequence[UserRecord]) -> ShardActivity:
-    """Return the rates between the first and the last of these records, because the number of newer records is not known."""
+    """Return the rates between the first and the last of these records. Newer records may exist, so the newest one is not known."""
     seconds = (to_millis(records[-1].arrival) - to_millis(records[0].arrival)) / 1000
     if seconds <= 0:  # Arrivals are approximate: the last record may have an earlier one than the first.
         return ShardActivity()

@@ -130,7 +130,8 @@ class CloudWatchExporter(PeriodicExporter):
 def _values_and_counts(value: HistogramValue, before: HistogramValue | None) -> dict[str, Any] | None:
     """Return the values that a histogram has counted since the line before, or None if it has counted none.
 
-    CloudWatch computes percentiles from them: each is the middle of its bucket, or the last bound if it is above that.
+    CloudWatch computes percentiles from the values. Each stands for a bucket: it is the middle of the bucket, or the last bound for the
+    bucket above that.
     """
     if before is None or sum(value["counts"]) < sum(before["counts"]):  # The counts begin at 0 with each start.
         before = {**value, "counts": [0] * len(value["counts"]), "sum": 0.0}

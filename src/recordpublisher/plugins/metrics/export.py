@@ -256,7 +256,7 @@ class ExportedMetric:
     """One metric for other systems.
 
     - `source`: the name of the metric in `fetcher.metrics()`.
-    - `stem`: this name in lower case, without unit.
+    - `stem`: the name of the metric in lower case, without unit.
     - `unit`: seconds, timestamp_seconds (since 1970), bytes, or "".
     - `divisor`: the number by which source values are divided.
     """

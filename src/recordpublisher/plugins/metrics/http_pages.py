@@ -27,7 +27,7 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 class HttpPages:
-    """Owns the listening socket and its connections, of which there are at most `MAX_CONNECTIONS`.
+    """Serves pages over HTTP. Owns the listening socket and its connections, of which there are at most `MAX_CONNECTIONS`.
 
     A further connection replaces the oldest one that waits for a request, so that idle clients cannot keep a probe away.
 
@@ -88,7 +88,7 @@ class HttpPages:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One response."""
+    """The response to a request for a page."""
 
     body: bytes
     status: int = 200
@@ -107,7 +107,7 @@ def _name_of(host: str) -> str:
 
 
 class _BoundedServer(web.Server):
-    """Owns the open connections, the oldest first, and the set of connections that are being answered."""
+    """A server with a limited number of connections. Owns the open ones, the oldest first, and the set of those that are being answered."""
 
     def __init__(self, *given: Any, **settings: Any) -> None:
         super().__init__(*given, **settings)
@@ -145,7 +145,7 @@ class _BoundedServer(web.Server):
 
 
 class _Refusal(asyncio.Protocol):
-    """Closes a connection at once."""
+    """The protocol of a connection that is refused: it closes the connection at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()

@@ -101,7 +101,7 @@ class WorkerSocket(MetricsExporter):
 
 
 async def _read(path: Path, page: str, kind: type[T]) -> list[T] | None:
-    """Return a worker's page, or None if the worker does not respond in time, or not with its page."""
+    """Return the content of a worker's page, or None if the worker does not respond in time, or responds with something else."""
     connector = aiohttp.UnixConnector(str(path))
     timeout = aiohttp.ClientTimeout(total=RESPONSE_SECONDS)
     try:
@@ -111,7 +111,7 @@ async def _read(path: Path, page: str, kind: type[T]) -> list[T] | None:
         ):
             return msgspec.json.decode(await response.read(), type=list[kind])  # type: ignore[valid-type]
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
-        # The process may have ended, its event loop is blocked, or it cannot make the page. The other workers are shown nevertheless.
+        # The process may have ended, its event loop may be blocked, or it cannot make the page. The other workers are shown nevertheless.
         return None
 
 

@@ -18,7 +18,7 @@ from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.sinks.map import MapSink
 from recordpublisher.plugins.sinks.map.handler import LAMBDA_MARK
 from recordpublisher.plugins.sinks.map.map_sink import MapOptions
-from recordpublisher.plugins.tracing.traces import traced_calls
+from recordpublisher.plugins.tracing.trace_context import traced_calls
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, SinkError

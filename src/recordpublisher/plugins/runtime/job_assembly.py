@@ -55,7 +55,7 @@ from ..host.build_from_properties import (
 from ..host.plugin_loading import warn_of_broken_plugins
 from ..host.registry import Registry
 from ..host.unread_settings import unused_dead_letters
-from ..tracing.traces import traced_calls
+from ..tracing.trace_context import traced_calls
 from .arguments import (
     Assigner,
     batch_decorator_factory,

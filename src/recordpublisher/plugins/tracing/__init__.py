@@ -1,1 +1,1 @@
-"""Traces of OpenTelemetry: whether there are any, and the trace context in payloads (`traces.py`); spans around calls (`spans.py`)."""
+"""Traces of OpenTelemetry: the trace context in payloads (`trace_context.py`), and spans around calls with records (`spans.py`)."""

@@ -19,7 +19,9 @@ from recordpublisher.publishers.records import Record, RecordBatch
 
 
 class ProcessSpans:
-    """Makes spans. The span of one record is a child of the context in its payload. The span of several records links to each context."""
+    """Makes a span for each call. For one record, the span is a child of the trace context in the record's payload. For several records,
+    the span has a link to each of their trace contexts.
+    """
 
     def __init__(
         self, tracer: Tracer, read: Callable[[Record], Mapping[str, str] | None], properties: Properties, clock: Clock
@@ -92,12 +94,12 @@ def _name(records: Sequence[Record]) -> str:
 
 
 def _common(values: Iterable[str]) -> str | None:
-    """Return the value if all values are equal, else None."""
+    """Return the common value if all of `values` are equal, else None."""
     different = set(values)
     return different.pop() if len(different) == 1 else None
 
 
 def _link(context: Context | None, record: Record | None = None) -> Link:
-    """Return a link to the span of a context (the current span if it is None). It names the record that has the context."""
+    """Return a link to the span of a trace context, or to the current span if `context` is None. The link names `record`."""
     attributes = {} if record is None else {"messaging.message.id": record.sequence_number}
     return Link(get_current_span(context).get_span_context(), attributes)

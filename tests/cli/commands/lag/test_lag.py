@@ -88,7 +88,8 @@ def test_where_a_sink_keeps_no_positions_of_the_job_is_named(endpoint, tmp_path)
 
     assert done.returncode == 1
     assert (
-        f"no state is stored in table recordpublisher_commits of sqlite:///{tmp_path}/ev.db, job 'other'" in done.stderr
+        f"no positions are stored in table recordpublisher_commits of sqlite:///{tmp_path}/ev.db, job 'other'"
+        in done.stderr
     )
 
 
@@ -182,7 +183,7 @@ def test_an_empty_state_folder_is_an_error(endpoint, tmp_path):
     done = lag(endpoint, "--state", str(tmp_path), "--check")
 
     assert done.returncode == 1
-    assert "no state is stored in /" in done.stderr
+    assert "no positions are stored in /" in done.stderr
 
 
 def test_an_unknown_stream_is_reported_with_the_existing_ones(endpoint):
@@ -246,7 +247,8 @@ def test_a_job_of_which_no_process_runs_is_told(endpoint, stopped):
     told = lag(endpoint, "--state", stopped).stderr
 
     assert re.search(
-        r"no process of this job has stored a checkpoint for [\d.]+ min, and records wait: none runs, or [^;]*$", told
+        r"no process of this job has stored a checkpoint for [\d.]+ min, although records wait\. Either no process runs, or [^.]*$",
+        told,
     )
 
 
@@ -254,7 +256,7 @@ def test_check_exits_with_3_when_records_of_a_job_that_does_not_run_are_older_th
     done = lag(endpoint, "--state", stopped, "--check", "--grace", "0.1", *QUICK)
 
     assert done.returncode == 3
-    assert "none runs, or its store or its sink does not respond\n" in done.stderr
+    assert "Either no process runs, or its state store or its sink does not respond\n" in done.stderr
     assert f"ALARM {IDS[1]}: worker " in done.stderr
 
 
@@ -262,7 +264,9 @@ def test_check_says_when_it_would_exit_with_3(endpoint, stopped):
     done = lag(endpoint, "--state", stopped, "--check")
 
     assert done.returncode == 0
-    assert done.stderr.endswith("; --check exits with 3 once they have waited for 5.0 min (flink.alarm.interval)\n")
+    assert done.stderr.endswith(
+        ". --check exits with 3 once the records have waited for 5.0 min (flink.alarm.interval)\n"
+    )
 
 
 def test_the_help_of_check_names_the_time_that_it_needs():

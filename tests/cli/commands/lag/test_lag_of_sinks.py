@@ -63,7 +63,7 @@ async def test_a_job_that_stores_no_positions_is_told_in_a_sentence(tmp_path):
 
     assert done.returncode == 0
     assert done.stderr == (
-        "recordpublisher: no positions are stored: each start misses what came since the last one; set flink.state.uri. "
+        "recordpublisher: no positions are stored: each start misses the records that arrived since the last run; set flink.state.uri. "
         "The table shows what arrives in each shard\n"
     )
     assert "RECORDS/S" in done.stdout

@@ -224,7 +224,7 @@ async function poll() {
   drawAge();
   setTimeout(poll, POLL_MS);
 }
-async function begin() {  // with what the process has kept since before this page was opened
+async function begin() {  // The history that the process has kept comes first.
   try {
     const response = await fetch("history.json", { cache: "no-store" });
     history.push(...(await response.json()).slice(0, -1));  // the last point is that of the first reading

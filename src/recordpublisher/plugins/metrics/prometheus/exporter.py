@@ -111,7 +111,7 @@ class PrometheusExporter(MetricsExporter):
         return page if page.status == 503 else Page(page.body + await self._behind())
 
     async def _behind(self) -> bytes:
-        """Return a line with the lag of the job, because a job that is ready may be far behind."""
+        """Return a line with the lag of the job for /readyz, because a job that is ready may be far behind."""
         lags = [shard["lagMs"] for each in await self._source.metrics() for shard in each.shards.values()]
         known = [lag for lag in lags if lag is not None]
         return b"%.1f s behind\n" % (max(known) / 1000) if known else b""
@@ -128,7 +128,7 @@ def _health_page(reasons: list[str]) -> Page:
 def host_and_port(address: str) -> tuple[str, int]:
     """Return the parts of an address. Raises: ConfigurationError if it is not host:port."""
     host, _, port = address.rpartition(":")
-    # Without them, ::1 would not count as a name of this machine.
+    # Without brackets, ::1 would not count as a name of this machine.
     has_brackets = host.startswith("[") and host.endswith("]")
     if not host or (":" in host and not has_brackets) or not port.isdecimal() or not 0 <= int(port) < 65_536:
         raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, _VALID)
@@ -174,7 +174,7 @@ def metric_lines(name: str, kind: str, description: str, samples: list[str]) -> 
 
 
 def _samples(metric: ExportedMetric, rows: list[Row]) -> list[str]:
-    """Return the part after the name of each line. Unknown values have no line."""
+    """Return the samples of a metric for `metric_lines`. Unknown values have no sample."""
     source, number = metric.source, metric.number
     if metric.type is MetricType.TEXT:
         given = [(labels, values.get(source)) for labels, values in rows]
@@ -187,7 +187,7 @@ def _samples(metric: ExportedMetric, rows: list[Row]) -> list[str]:
 
 
 def _histogram(labels: str, value: HistogramValue) -> Iterator[str]:
-    """Yield the lines of one histogram. Prometheus counts in a bucket the values of all lower buckets too."""
+    """Yield the samples of one histogram. In Prometheus the count of a bucket includes all lower buckets."""
     total = 0
     for bound, count in zip([*value["bounds"], inf], value["counts"], strict=True):
         total += count
@@ -208,5 +208,5 @@ def _labels(origin: MetricOrigin) -> str:
 
 
 def escaped_label(text: str) -> str:
-    """Return a text as the value of a label."""
+    """Return a text escaped for use as the value of a label."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

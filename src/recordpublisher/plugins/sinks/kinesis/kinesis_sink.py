@@ -19,7 +19,7 @@ from recordpublisher.plugins.sinks.queued_writes import (
     UnfinishedWrites,
     WrittenStates,
 )
-from recordpublisher.plugins.tracing.traces import payload_with_context
+from recordpublisher.plugins.tracing.trace_context import payload_with_context
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.ports import WritingPort

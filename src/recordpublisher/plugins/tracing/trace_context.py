@@ -1,4 +1,4 @@
-"""Decides whether this process makes traces, and finds or adds the trace context in payloads.
+"""Reads the trace context from payloads, and adds it to payloads, if this process makes traces.
 
 A process makes traces if a tracer provider was set before the job or sink is made. Otherwise this module imports nothing of OpenTelemetry.
 """
@@ -34,21 +34,8 @@ SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
 """Version of the conventions that names and attributes follow. Their status is *development*, like all messaging conventions."""
 
 
-def traced_calls(properties: Properties, clock: Clock) -> Traced:
-    """Return a function that puts spans around a call with records; `untraced` if no provider was set.
-
-    Raises: ConfigurationError if a tracing property is invalid.
-    """
-    read, tracer = carrier_reader(properties), tracer_of_process()
-    if tracer is None:
-        return untraced
-    from .spans import ProcessSpans
-
-    return ProcessSpans(tracer, read, properties, clock).around
-
-
 def payload_with_context(properties: Properties) -> Callable[[bytes], bytes] | None:
-    """Return a function that puts the current trace context into a payload. Return None if no field for it is set, or no provider."""
+    """Return a function that adds the current trace context to a payload, or None if no field or no tracer provider is set."""
     field = properties.value(TRACING_FIELD)
     if field is None or tracer_of_process() is None:
         return None
@@ -64,16 +51,16 @@ def payload_with_context(properties: Properties) -> Callable[[bytes], bytes] | N
     return with_context
 
 
-def tracer_of_process() -> Tracer | None:
-    """Return OpenTelemetry's tracer, or None if no provider was set.
+def carrier_reader(properties: Properties) -> Callable[[Record], Carrier | None]:
+    """Return a function that finds the trace context of a record: the user's function, or one that reads a field of the payload.
 
-    While the program has not imported OpenTelemetry, no provider can be set, so this function does not import it either.
+    Raises: ConfigurationError if the function cannot be imported, or if the field's name is invalid.
     """
-    trace = sys.modules.get("opentelemetry.trace")
-    if trace is None:
-        return None
-    tracer: Tracer = trace.get_tracer("recordpublisher", schema_url=SCHEMA)
-    return None if isinstance(tracer, (trace.NoOpTracer, trace.ProxyTracer)) else tracer
+    if properties.value(TRACING_FUNCTION) is not None:
+        function = imported_function(properties, TRACING_FUNCTION, "module:function, of a function of a Record")
+        return _Guarded(function)
+    field = properties.value(TRACING_FIELD)
+    return _no_carrier if field is None else ContextField(field).read
 
 
 class ContextField:
@@ -110,16 +97,29 @@ class ContextField:
         return b"{%s:%s%s%s" % (self._key, msgspec.json.encode(traceparent), comma, members)
 
 
-def carrier_reader(properties: Properties) -> Callable[[Record], Carrier | None]:
-    """Return a function that finds the trace context of a record, by the user's function or in a field.
+def traced_calls(properties: Properties, clock: Clock) -> Traced:
+    """Return a function that puts spans around a call with records, or `untraced` if no tracer provider was set.
 
-    Raises: ConfigurationError if the function cannot be imported, or if the field's name is invalid.
+    Raises: ConfigurationError if a tracing property is invalid.
     """
-    if properties.value(TRACING_FUNCTION) is not None:
-        function = imported_function(properties, TRACING_FUNCTION, "module:function, of a function of a Record")
-        return _Guarded(function)
-    field = properties.value(TRACING_FIELD)
-    return _no_carrier if field is None else ContextField(field).read
+    read, tracer = carrier_reader(properties), tracer_of_process()
+    if tracer is None:
+        return untraced
+    from .spans import ProcessSpans
+
+    return ProcessSpans(tracer, read, properties, clock).around
+
+
+def tracer_of_process() -> Tracer | None:
+    """Return OpenTelemetry's tracer, or None if no tracer provider was set.
+
+    While the program has not imported OpenTelemetry, no provider can be set, so this function does not import it either.
+    """
+    trace = sys.modules.get("opentelemetry.trace")
+    if trace is None:
+        return None
+    tracer: Tracer = trace.get_tracer("recordpublisher", schema_url=SCHEMA)
+    return None if isinstance(tracer, (trace.NoOpTracer, trace.ProxyTracer)) else tracer
 
 
 class _Guarded:
