@@ -42,7 +42,7 @@ class FetcherDependencies:
     - `dead_letters`: the sink for records that cannot be used (S7).
     - `job_name`: `flink.job.name`, if it is set.
     - `value_type`: the type of the values, if they have one (`SinkContext`).
-    - `traced`: puts spans around calls with records.
+    - `traced`: puts a tracing span around a call that handles records.
     """
 
     factory: RecordPublisherFactory

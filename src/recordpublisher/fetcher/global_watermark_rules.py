@@ -42,7 +42,10 @@ def inherited_watermark(parents: Iterable[int | None]) -> int | None:
 
 
 def raised_watermark(current: int | None, candidate: int | None) -> int | None:
-    """Return the global watermark after a new minimum: the higher one of both, or `current` if the minimum is unknown (W6)."""
+    """Return the global watermark after its `candidate`, the lowest watermark of all shards, was computed again (W6).
+
+    It is the higher one of `current` and `candidate`, or `current` if the candidate is unknown (None).
+    """
     if candidate is None:
         return current
     return candidate if current is None else max(current, candidate)

@@ -141,7 +141,7 @@ class ShardFetcher:
         return await self._checkpointer.checkpoint()
 
     async def close(self) -> None:
-        """Close publishers and sink. Each is closed even if closing another one fails, and left behind if its `close` hangs."""
+        """Close publishers and sink, each even if closing another one fails. A `close` that hangs is not waited for."""
         job = self._dependencies
         if self._has_failed or self._ownership.has_others:
             job.factory.keep_shared()
@@ -159,7 +159,7 @@ class ShardFetcher:
         return self._view.retention.of(stream)
 
     def progress(self) -> WorkerProgress:
-        """Return the figures of a progress line, which cost far less than all metrics."""
+        """Return the numbers of a progress line. They cost far less to compute than all metrics."""
         job = self._dependencies
         return progress_of(self._view, unfinished_of(job.sink), job.clock.now_ms())
 
@@ -173,12 +173,12 @@ class ShardFetcher:
 
     @property
     def checkpoint_times(self) -> CheckpointAge:
-        """When checkpoints were stored, and what is not stored yet."""
+        """When checkpoints were stored, and how many written records no stored checkpoint covers yet."""
         return self._checkpointer.times
 
     @property
     def ending(self) -> asyncio.Event:
-        """Set when a run begins to end, until the next run starts."""
+        """An event that is set when a run begins to end, and cleared when the next run starts."""
         return self._completion.ending
 
     @property

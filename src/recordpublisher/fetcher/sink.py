@@ -161,7 +161,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     async def idle(self) -> None:
-        """Called when every shard of the worker became idle: do not wait for its watermark. Default: do nothing."""
+        """Called when every shard of the worker became idle, so that nothing waits for the worker's watermark. Default: do nothing."""
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything that was written is durable. Raise an error if that is not possible. Default: do nothing.
@@ -190,7 +190,8 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Return whether a last `flush` is safe after an error has ended the run, even if the error came from this sink.
 
         That `flush` returns a state of only what is durable, and does not raise the same error again. Default: True only if `flush` is not
-        overridden, because each batch is then durable when `write` returns. Other sinks may have lost older records with the error.
+        overridden, because each batch is then durable when `write` returns. In other sinks the error may have cost older records, which a
+        `flush` would then report as durable.
         """
         return type(self).flush is Sink.flush
 
@@ -264,9 +265,10 @@ class SinkContext:
     - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
     - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
     - `await retry(call)` calls a service until it answers, for up to `flink.job.max.outage`.
-    - `outages`, `drain_seconds` and `is_stopping()` say for how long `retry` calls: like any other call of the job, and for this many
-      seconds after a stop. `is_lost()` returns whether another process has acquired the shard of the batch that `write` has: then `retry`
-      makes no further call.
+    - `outages`: for how long, and with which pauses, `retry` repeats its call. All calls of the job have the same limit.
+    - `drain_seconds`: for how long `retry` repeats its call after the job was stopped, which `is_stopping()` returns (seconds).
+    - `is_lost()` returns whether another process has acquired the shard of the batch that `write` has. If so, `retry` makes no further
+      call.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
     - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, which is then
       acknowledged. `shard` is the `Shard.key`. It is None if the job reads shards.

@@ -94,8 +94,8 @@ class Alignment:
     def update(self, entry: ShardEntry, may_emit: bool = True, holds_watermark: bool = True) -> None:
         """Register a change of a shard's queue, stage or idleness.
 
-        - `may_emit`: False if the shard emits no more in this run.
-        - `holds_watermark`: False if watermarks do not wait for it.
+        - `may_emit`: False if the shard emits no more records in this run.
+        - `holds_watermark`: False if watermarks do not wait for the shard.
         """
         self._entries[entry.key] = entry
         watermark = entry.next_watermark
@@ -117,12 +117,12 @@ class Alignment:
             self._removed = raised_watermark(self._removed, entry.state.watermark)
 
     def on_emitted(self, entry: ShardEntry) -> None:
-        """Note that a shard has emitted. If the shards take turns, the next `update` puts it last."""
+        """Note that a shard has emitted records. If the shards take turns, the next `update` puts this shard last."""
         self._next_shards.set(entry.key, None)
         self._stragglers.set(entry.key, None)
 
     def entries(self) -> list[ShardEntry]:
-        """Return the shards that count, or may count again."""
+        """Return the shards that were added and not removed, with those that watermarks do not wait for now."""
         return list(self._entries.values())
 
     def report(self) -> int | None:
@@ -145,9 +145,10 @@ class Alignment:
         return self.report()
 
     def select_next(self) -> tuple[ShardEntry, int] | None:
-        """Return the shard that emits next, and how many records of its first queued batch, or None if all are held back or empty.
+        """Return the shard that emits next, and how many records of its first queued batch.
 
-        Alignment and the bounds of the run decide. The worker's watermark is reported to the tracker first.
+        Return None if no shard has queued records that alignment and the bounds of the run allow. The worker's watermark is reported to the
+        tracker first.
         """
         first = self._next_shards.lowest()
         if first is None:
@@ -199,9 +200,9 @@ class Alignment:
         return next(self._turns) if turn is None or turn == BEFORE_ALL_WATERMARKS else turn
 
     def _order_of_straggler(self, watermark: int) -> float:
-        """Return the number by which a straggler is ordered: it takes turns with the first shard that is not a straggler (P7, W12).
+        """Return the number by which a straggler is ordered, so that it takes turns with the first other shard (P7, W12).
 
-        Ordered by its own watermark, a straggler would always be first.
+        If it were ordered by its own watermark, a straggler would always be first.
         """
         lowest = self._active.status()[1]
         return watermark if lowest is None else max(watermark, lowest + 1)
@@ -213,7 +214,7 @@ class Alignment:
 
 
 class RunningTime(Protocol):
-    """Tells for how long this process has been running."""
+    """Measures for how long this process has been running, without the time in which it was suspended."""
 
     @property
     def running_seconds(self) -> float:
@@ -600,7 +601,10 @@ class ActiveMinimum(Generic[K]):
 
 
 def lowest_active(watermarks: Iterable[int | None]) -> tuple[ShardsStatus, int | None]:
-    """Return whether there are any watermarks, and the lowest one. `watermarks` has one of each active shard or worker."""
+    """Return ACTIVE with the lowest of these watermarks, which is None if one is None. Return IDLE if there are none.
+
+    `watermarks`: the watermark of each active shard or worker; None if it has none yet.
+    """
     minimum: ActiveMinimum[int] = ActiveMinimum()
     for number, watermark in enumerate(watermarks):
         minimum.set(number, True, watermark)

@@ -1,6 +1,6 @@
 """A job that runs in one process: its worker owns every shard, and its lease has no deadline.
 
-Starts that replace each other again and again, because two supervisors run the same job alone, are slowed down.
+If two supervisors run the same job alone, their starts replace each other again and again; such starts are slowed down.
 """
 
 from __future__ import annotations

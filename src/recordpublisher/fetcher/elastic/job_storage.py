@@ -1,6 +1,6 @@
 """Where a job stores its leases and positions, with a group or without (`JobStorage`), and what identifies a job (`group_job_of`).
 
-Modules of workers are not imported here, so that loading it is fast.
+This module imports no module of workers, so that it loads fast.
 """
 
 from __future__ import annotations

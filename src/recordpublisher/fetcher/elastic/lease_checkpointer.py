@@ -62,8 +62,8 @@ class LeaseCheckpointer(Checkpointer):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Take the last checkpoint and leave the group.
 
-        A suspension of the process is still noticed during this call. The sink may write queued records in the call, but must not do so
-        after another worker has acquired the shards.
+        The sink may still write queued records during this call, but not after another worker has acquired the shards. So a suspension of
+        the process is still noticed.
         """
         self._suspension.reset()
         watching = asyncio.create_task(self._suspension.run())

@@ -46,7 +46,7 @@ LISTING_PAUSE_SECONDS = 1.0
 
 
 class LeasedOwnership(ShardOwnership):
-    """Lets this process take part in its group: it joins and leaves the group, and reads the shards whose leases it holds."""
+    """Lets this process take part in its group: joins and leaves the group, and reads the shards whose leases the process holds."""
 
     has_leases = True
 
@@ -147,8 +147,8 @@ class LeasedOwnership(ShardOwnership):
         """Return why nothing is read or written, as sentences for people; an empty list if the process is ready.
 
         Nothing is written while the group's store does not confirm heartbeats. Nothing is read until the leases of killed workers have
-        expired. A process without shards is ready while other workers read, because it acquires their shards if they fail. It is
-        ready at once if their last heartbeats are new.
+        expired. A process without shards is ready while other workers read, because it acquires their shards if they fail. If the last
+        heartbeats of these workers are recent, the process is ready at once.
         """
         if not self.lives.may_write:
             return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
@@ -164,7 +164,7 @@ class LeasedOwnership(ShardOwnership):
     async def before_stop(self) -> None:
         """Announce that this process stops, and continue to read until the other workers know of it.
 
-        They can then acquire the shards soon after the stop, without waiting for their next read of the group's documents.
+        The other workers can then acquire the shards soon after the stop, without waiting for their next read of the group's documents.
         """
         await self.lives.announce()
 
@@ -248,8 +248,8 @@ class LeasedOwnership(ShardOwnership):
 class GroupWatermarkTracker(WatermarkTracker):
     """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
 
-    The fetcher treats shards of other workers as finished, because the lease table makes sure that parents are read before their children
-    (E7).
+    The fetcher of this process treats shards of other workers as finished, because the lease table makes sure that parents are read before
+    their children (E7).
     """
 
     def __init__(self, current: CurrentWorker) -> None:

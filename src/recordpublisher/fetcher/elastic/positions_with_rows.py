@@ -245,7 +245,7 @@ class AloneSinkLives(SinkLives):
 
     @asynccontextmanager
     async def between_writes(self) -> AsyncIterator[None]:
-        """Do nothing, because the worker begins before the first write."""
+        """Do nothing: no write can run now, because the worker begins before the first write."""
         yield
 
     @property

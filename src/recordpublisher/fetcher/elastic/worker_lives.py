@@ -125,8 +125,8 @@ class WorkerLives:
     """The workers that this process is, one after another: if one was replaced, the process joins the group again as a new worker.
 
     - `on_drain`: called when a person has asked this process to leave (`recordpublisher group drain`).
-    - `on_error`: ends the run with an error of the sink that was raised while shards are released. Returns False if the run has already
-      ended without an error.
+    - `on_error`: called with an error that the sink has raised while shards are released; it ends the run with that error. It returns False
+      if the run has already ended without an error.
     - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
     """
 

@@ -117,7 +117,7 @@ class TableCache:
         return 0 if self._stored is None else self._stored.document.version
 
     def is_older_than(self, version: int) -> bool:
-        """Return whether to read the table again: another worker knows a later version, or a minute has passed."""
+        """Return whether to read the table again: `version` is later than the known one, or the last read was more than a minute ago."""
         return self.version < version or self._clock.monotonic() - self._read_at > MAX_AGE_SECONDS
 
     async def read(self) -> LeaseTable | None:

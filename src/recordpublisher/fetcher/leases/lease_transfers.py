@@ -63,7 +63,7 @@ class LeaseGiver:
             self._has_work.set()
 
     def announce(self) -> None:
-        """Acquire no more shards, because all shards will be released soon."""
+        """Note that this worker will release all shards soon, so it must acquire no more of them."""
         self.is_leaving = True
 
     def leave(self) -> None:
@@ -129,7 +129,7 @@ class LeaseGiver:
 
 
 class LeaseTaker:
-    """Acquires free shards for this worker. Remembers since when each of them was seen free."""
+    """Acquires free shards for this worker. Keeps since when each free shard has been seen free."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Decides what follows from a group's documents: which worker should have each shard, and what a shard weighs by its load.
+"""Decides from a group's documents which worker should have each shard (the plan), so that the loads of the workers are about equal.
 
-All code here is pure: the same documents give all workers the same plan. `balanced_owners` is the plan (E6), `GroupView` is one read of
+All code here is pure: the same documents give all workers the same plan. `balanced_owners` makes the plan (E6), `GroupView` is one read of
 the documents, and `StatedLoadLevels` rounds loads to coarse levels. The watermark of the group is in `group_watermark.py`.
 """
 
@@ -168,7 +168,7 @@ class GroupView:
     def shards_to_take(
         self, worker: str, plan: Mapping[str, str], free_seconds: Mapping[str, float], settings: LeaseSettings
     ) -> set[str]:
-        """Return the free shards that `worker` may acquire: by the plan, or because they have been free for `settings.patience`."""
+        """Return the free shards that `worker` may acquire: by the plan, or because they have been free for `settings.reserved_seconds`."""
         patience = settings.reserved_seconds
         return {shard for shard, seconds in free_seconds.items() if plan.get(shard) == worker or seconds > patience}
 
@@ -194,7 +194,7 @@ class GroupView:
         return found
 
     def load_level(self, shard: str) -> int:
-        """Return the load level of the shard, as its owner states it, or 0 if it states none."""
+        """Return the load level of the shard that its owner states, or 0 if the owner states none."""
         owner = self.table.leases[shard].owner
         record = None if owner is None else self.records.get(owner)
         return 0 if record is None else record.load_level(shard)
@@ -230,14 +230,14 @@ def next_load_level(stated: int, bytes_per_second: float) -> int:
 
 
 def weight(level: int) -> int:
-    """Return the weight of a shard with this level. It is an integer, so that sums do not depend on their order."""
+    """Return the weight of a shard with this load level: an integer, so that sums of weights do not depend on their order."""
     return round(_UNITS_PER_FLOOR * LEVEL_RATIO ** max(0, min(level, MAX_LEVEL)))
 
 
 class LoadRate:
-    """Averages the load of one shard (bytes per second). Bytes read `t` seconds ago count with a factor of e^(-t / 60 s).
+    """Averages the load of one shard (bytes per second). Bytes that were read `t` seconds ago count with a factor of e^(-t / 60 s).
 
-    `now` is the time at which the shard began to be read (monotonic seconds).
+    `now`: when the worker began to read the shard (monotonic seconds).
     """
 
     def __init__(self, now: float) -> None:

@@ -273,10 +273,10 @@ class Worker:
                 return
 
     def _has_news(self) -> bool:
-        """Return whether to send a heartbeat before its time, because alignment holds back a shard of the group (E8).
+        """Return whether to send the next heartbeat at once, because alignment holds back a shard of the group (E8).
 
-        That is so if a shard of this worker is held back and the other workers do not know it yet, or if any shard is held back and the
-        watermark of this worker has changed since its last heartbeat.
+        There are two cases. A shard of this worker is held back, and the other workers do not know it yet. Or any shard of the group is held
+        back, and the watermark of this worker has changed since its last heartbeat.
         """
         is_held = self._readers.is_held
         if is_held and self._held_until <= self._clock.monotonic():
@@ -288,7 +288,7 @@ class Worker:
         return self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
 
     async def _judged(self, work: Awaitable[T]) -> T:
-        """Return what `work` returns. While no heartbeat is confirmed, raise StoreUnavailableError instead of its other errors.
+        """Await `work`, and return its result. While no heartbeat is confirmed, raise StoreUnavailableError instead of its errors.
 
         Other workers may have replaced this one and deleted the rows or documents that `work` needs. The caller tries again: then a
         heartbeat shows that the worker was replaced, or the work fails with its own error.
@@ -435,8 +435,7 @@ class Worker:
         return self._observer.is_settled and bool(theirs)
 
     async def _retry(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Repeat the work until the state store and the sink, which may keep positions, answer. There is a pause with jitter between
-        attempts.
+        """Repeat `work` until the state store answers, and the sink if it keeps positions. Attempts are separated by a pause with jitter.
         """
         while True:
             try:

@@ -1,4 +1,4 @@
-"""RetentionCheck finds out whether records after a position expired before they were read (S5)."""
+"""Finds out whether records after a position expired before they were read (S5)."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class RetentionGap(Enum):
 
 
 def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
-    """Return whether a position is so old that records after it may have expired, so that it must be checked. This costs no call.
+    """Return whether a position is so old that records after it may have expired. This decides without a call whether to check it.
 
     `seen_ms` is the arrival of the last record read, or the time of the last read at the shard's tip, whichever is later (epoch ms).
     """

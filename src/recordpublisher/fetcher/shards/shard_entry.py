@@ -130,7 +130,7 @@ class ShardEntry:
         self._on_progress()
 
     def reach_run_end(self, first_past: str) -> None:
-        """Note that the shard was read to the end of the run in it (`Bounds.ends`). Called by QueueingShardOutput."""
+        """Note that the shard was read to the position at which this run ends there (`Bounds.ends`). Called by QueueingShardOutput."""
         self.reading.reach_run_end(first_past)
         self._listener.on_changed(self)
 
