@@ -1,8 +1,8 @@
-"""Computes event time over the shards of a worker: alignment, stragglers, ended parents, and the watermark that the sink receives.
+"""Computes watermarks over the shards of a worker: the global watermark, and the watermark that the sink receives.
 
-`Alignment` orders the shards, `EndedParentHold` keeps the watermark of an ended parent (W5), `LocalWatermark` is the sink's
-watermark, `StragglerDetector` excludes shards that are far behind (W12), and `OwnWatermark` is the global watermark of a process
-that reads every shard (W6). The rules for one shard are in `global_watermark_rules.py`.
+`WatermarkTracker` is the port that provides the global watermark, and `OwnWatermark` its implementation for a process that reads every
+shard (W6). `Alignment` orders the shards, `EndedParentHold` lets watermarks wait for ended parents (W5), `LocalWatermark` keeps the sink's
+watermark, and `StragglerDetector` excludes shards that are far behind (W12). The rules for one shard are in `global_watermark_rules.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,66 @@ from .settings import AlignmentTimes
 from .shards.lineage import parent_keys
 from .shards.shard_entry import ShardEntry
 from .shards.shard_table import ShardTable
+
+# WatermarkTracker is the port that provides the global watermark (W6): of the shards of this process alone, or of a group of workers.
+
+
+class WatermarkTracker(ABC):
+    """Provides the global watermark, which never falls (W6). No call waits for a service."""
+
+    @abstractmethod
+    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
+        """Report how the shards of this process count, and return the global watermark (epoch ms), or None before one is known.
+
+        - `status`: whether any shard counts.
+        - `watermark`: the lowest watermark of the shards that count (epoch ms), or None if one of them has had no record yet.
+        """
+
+    @abstractmethod
+    def current(self) -> int | None:
+        """Return the global watermark (epoch ms), or None before one is known."""
+
+    @property
+    def has_others(self) -> bool:
+        """Whether shards of other processes count too."""
+        return False
+
+    @property
+    def worker(self) -> str | None:
+        """Name of the worker that this process is in its group, which changes when the worker is replaced; None without a group."""
+        return None
+
+    def after_suspension(self) -> None:  # noqa: B027 - optional on purpose
+        """Called when this process was suspended."""
+
+    def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
+        """Set the global watermark at the start of the job: the lowest watermark in the restored state (W6)."""
+
+    def max_shard_watermark(self) -> int | None:
+        """Return the highest watermark of any active shard of other processes (epoch ms, W12); None if there are none."""
+        return None
+
+
+class OwnWatermark(WatermarkTracker):
+    """The global watermark of a process that reads every shard: the minimum of all shards, computed at every decision."""
+
+    def __init__(self) -> None:
+        self._highest: int | None = None
+
+    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
+        """Raise the global watermark to the lowest watermark of the shards that count."""
+        if status is ShardsStatus.ACTIVE:
+            self._highest = raised_watermark(self._highest, watermark)
+        return self._highest
+
+    def current(self) -> int | None:
+        """Return the global watermark: the highest minimum so far, so it never falls."""
+        return self._highest
+
+    def start_at(self, watermark: int | None) -> None:
+        """Set the global watermark to the lowest restored watermark, unless it is already higher."""
+        self._highest = raised_watermark(self._highest, watermark)
+
 
 BEFORE_ALL_WATERMARKS = -math.inf
 
@@ -441,66 +501,6 @@ def watermark_of(entry: ShardEntry) -> int | None:
     if not entry.is_open or (entry.reading.is_idle and not entry.has_unwritten):
         return None
     return entry.alignment_watermark
-
-
-# WatermarkTracker is the port that provides the global watermark (W6): of the shards of this process alone, or of a group of workers.
-
-
-class WatermarkTracker(ABC):
-    """Provides the global watermark, which never falls (W6). No call waits for a service."""
-
-    @abstractmethod
-    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Report how the shards of this process count, and return the global watermark (epoch ms), or None before one is known.
-
-        - `status`: whether any shard counts.
-        - `watermark`: the lowest watermark of the shards that count (epoch ms), or None if one of them has had no record yet.
-        """
-
-    @abstractmethod
-    def current(self) -> int | None:
-        """Return the global watermark (epoch ms), or None before one is known."""
-
-    @property
-    def has_others(self) -> bool:
-        """Whether shards of other processes count too."""
-        return False
-
-    @property
-    def worker(self) -> str | None:
-        """Name of the worker that this process is in its group, which changes when the worker is replaced; None without a group."""
-        return None
-
-    def after_suspension(self) -> None:  # noqa: B027 - optional on purpose
-        """Called when this process was suspended."""
-
-    def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
-        """Set the global watermark at the start of the job: the lowest watermark in the restored state (W6)."""
-
-    def max_shard_watermark(self) -> int | None:
-        """Return the highest watermark of any active shard of other processes (epoch ms, W12); None if there are none."""
-        return None
-
-
-class OwnWatermark(WatermarkTracker):
-    """The global watermark of a process that reads every shard: the minimum of all shards, computed at every decision."""
-
-    def __init__(self) -> None:
-        self._highest: int | None = None
-
-    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Raise the global watermark to the lowest watermark of the shards that count."""
-        if status is ShardsStatus.ACTIVE:
-            self._highest = raised_watermark(self._highest, watermark)
-        return self._highest
-
-    def current(self) -> int | None:
-        """Return the global watermark: the highest minimum so far, so it never falls."""
-        return self._highest
-
-    def start_at(self, watermark: int | None) -> None:
-        """Set the global watermark to the lowest restored watermark, unless it is already higher."""
-        self._highest = raised_watermark(self._highest, watermark)
 
 
 # IndexedMinHeap finds the lowest of many changing values in O(log n).

@@ -275,8 +275,8 @@ class Worker:
     def _has_news(self) -> bool:
         """Return whether to send the next heartbeat at once, because alignment holds back a shard of the group (E8).
 
-        That is so if a shard of this worker is held back and the other workers do not know it yet. It is also so if a shard of any worker is
-        held back, and the watermark of this worker has changed since its last heartbeat.
+        That is so if a shard of this worker is held back and the other workers do not know it yet. It is also so if any shard is held back,
+        and the watermark of this worker has changed since its last heartbeat.
         """
         is_held = self._readers.is_held
         if is_held and self._held_until <= self._clock.monotonic():
@@ -435,7 +435,7 @@ class Worker:
         return self._observer.is_settled and bool(theirs)
 
     async def _retry(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Repeat `work` until the state store answers, and the sink if it keeps positions. Attempts are separated by a pause with jitter."""
+        """Repeat `work` until the state store answers, and the sink if it keeps positions. Pause with jitter between attempts."""
         while True:
             try:
                 await work()
