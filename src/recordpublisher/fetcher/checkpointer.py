@@ -15,9 +15,9 @@ from recordpublisher.publishers.retry import duration_words
 from recordpublisher.publishers.safe_text import with_notes
 
 from .checkpoints.checkpoint_schedule import CheckpointAge
+from .checkpoints.shard_starts import AloneWorkerPort
 from .checkpoints.snapshot_format import snapshot_to_json
 from .checkpoints.staged_commits import CommitCounts
-from .checkpoints.starts import AloneWorkerPort
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .pipeline.dead_letters import DeadLetterHandler

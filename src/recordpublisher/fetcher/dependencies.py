@@ -13,7 +13,7 @@ from ..publishers.polling.publisher import TipDistance
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
 from .alarms import AlarmListener
-from .checkpoints.starts import AloneWorkerPort, Starts
+from .checkpoints.shard_starts import AloneWorkerPort, Starts
 from .settings import FetcherSettings
 from .shards.discovery import ShardDiscovery, ShardExists, StreamList
 from .shards.retention_check import RetentionCheck

@@ -15,8 +15,8 @@ from ..publishers.log_fields import log_extra
 from ..publishers.safe_text import with_notes
 from ..publishers.shards import Shard
 from ..publishers.user_code import describe_error
+from .checkpoints.shard_starts import initial_states, list_restored, unlisted_states
 from .checkpoints.snapshot_format import RestoredState
-from .checkpoints.starts import initial_states, list_restored, unlisted_states
 from .dependencies import FetcherDependencies
 from .shard_lifecycle import ShardLifecycle
 from .shards.discovery import MissingShards, OwnedShards

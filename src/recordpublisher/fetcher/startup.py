@@ -16,8 +16,7 @@ from ..publishers.properties.reading_properties import INITIAL_POSITION
 from ..publishers.properties.times_and_sizes import iso_time
 from ..publishers.safe_text import counted
 from ..publishers.shards import Shard
-from .checkpoints.snapshot_format import RestoredState, merge_snapshots, overlay, warn_of_other_streams
-from .checkpoints.starts import (
+from .checkpoints.shard_starts import (
     Starts,
     data_loss_error,
     initial_states,
@@ -29,6 +28,7 @@ from .checkpoints.starts import (
     shards_with_unread_children,
     unlisted_states,
 )
+from .checkpoints.snapshot_format import RestoredState, merge_snapshots, overlay, warn_of_other_streams
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .pipeline.sink_errors import check_returned_state, close_sink, naming_sink, states_of_sink

@@ -18,9 +18,9 @@ from recordpublisher.publishers.properties.job_properties import JOB_WORKERS
 from recordpublisher.publishers.safe_text import with_notes
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
+from ..checkpoints.shard_starts import data_loss_error
 from ..checkpoints.snapshot_format import RestoredState
 from ..checkpoints.staged_commits import warn_of_rows_of_other_positions
-from ..checkpoints.starts import data_loss_error
 from ..conditional_store import wait_for_store
 from ..dependencies import FetcherDependencies
 from ..global_watermark_rules import raised_watermark
