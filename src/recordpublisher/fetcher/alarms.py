@@ -94,7 +94,7 @@ class ActiveAlarms:
         try:
             self._listener(alarm)
         except Exception:
-            log.exception("the alarm listener failed; the job continues")
+            log.exception("the function `on_alarm` has raised an error; the job continues")
 
 
 def _log(level: int, alarms: list[Alarm]) -> None:
@@ -102,4 +102,4 @@ def _log(level: int, alarms: list[Alarm]) -> None:
     for alarm in alarms[:MAX_LOGGED]:
         log.log(level, "%s", alarm, extra=log_extra(alarm.subject) if alarm.kind is AlarmKind.UNREAD else None)
     if len(alarms) > MAX_LOGGED:
-        log.log(level, "and %d more alarms", len(alarms) - MAX_LOGGED)
+        log.log(level, "%d more alarms are not shown in the log", len(alarms) - MAX_LOGGED)

@@ -112,7 +112,7 @@ class ShardFetcher:
             # The last checkpoint after an error may leave out records that `MapSink` still holds. The next start reads them again, but this
             # fetcher would skip them.
             raise StateError(
-                f"an error has ended this fetcher, so make a new one to resume: {describe_error(self._released_after)}"
+                f"this fetcher cannot run again; create a new one to resume. An error has ended it: {describe_error(self._released_after)}"
             ) from self._released_after
         self._has_failed = is_cut_off = False
         self._idle_ms = None
@@ -296,9 +296,14 @@ class ShardFetcher:
             # The last checkpoint ended as cancelled, although nothing here has cancelled it. A CancelledError would hide the error that
             # ended the run, and the run would seem to be cancelled.
             reason = "the state store or the sink raised CancelledError" if ending.cancelled() else late
-            log.warning("no last checkpoint could be stored after the error: %s", reason)
+            log.warning(
+                "no last checkpoint could be stored after the error, so the next start repeats more records: %s", reason
+            )
         except Exception as failure:
-            log.warning("no last checkpoint could be stored after the error: %s", with_notes(failure))
+            log.warning(
+                "no last checkpoint could be stored after the error, so the next start repeats more records: %s",
+                with_notes(failure),
+            )
         finally:
             ending.cancel()
             await end_or_leave([ending], GRACE_SECONDS)

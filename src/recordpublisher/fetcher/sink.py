@@ -139,7 +139,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
-        """Called before the first write of a reader: from `start` on, the written records are complete.
+        """Called before the first write of a reader, which will write every record of the shard from `start` on.
 
         Also called, with TRIM_HORIZON, before the first write after a gap that the job has accepted. Default: do nothing.
 
@@ -149,7 +149,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
-        """Called when the job has read up to a position, and none of the records before it can be used. Default: do nothing."""
+        """Called when the job has read up to `position` and has nothing to write, because it can use no record. Default: do nothing."""
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
         """Called when the last record of a shard was written. The next checkpoint contains the end of the shard. Default: do nothing."""
@@ -382,7 +382,7 @@ class Unfinished:
 
 
 class CommitNumber(NamedTuple):
-    """Numbers what one writer stages. `n` is from 1 to 2**63 - 1 and only grows, even over restarts of the writer.
+    """The number of one call of `stage`, unique for its writer. `n` is from 1 to 2**63 - 1, and only grows, even over restarts.
 
     `writer` is `job/life`: the name of the job, and of the run of a worker that stages (its life, see `CommittingSink`). No later life has
     the same name. A table that stores the last number of each writer can tell which commits it already has.

@@ -88,5 +88,5 @@ class RetriedCall(Generic[T]):
         seconds = self._context.drain_seconds
         if self._loop.time() - self._stopped_at >= seconds:
             raise RetriesExhaustedError(
-                f"{text_of(last)}; the job began to end {seconds:g} s ago ({DRAIN_TIMEOUT.key})"
+                f"{text_of(last)}; the call is not repeated, because the job began to end {seconds:g} s ago ({DRAIN_TIMEOUT.key})"
             ) from last

@@ -14,7 +14,7 @@ from recordpublisher.publishers.user_code import close_or_leave
 from ..publishers.properties.job_properties import JOB_NAME
 from ..publishers.properties.reading_properties import INITIAL_POSITION
 from ..publishers.properties.times_and_sizes import iso_time
-from ..publishers.safe_text import counted
+from ..publishers.safe_text import counted, first_of
 from ..publishers.shards import Shard
 from .checkpoints.shard_starts import (
     Starts,
@@ -79,7 +79,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     log.info(
         "the job reads %s of %s; it %s",
         counted(len(ours), "shard"),
-        ", ".join(job.streams),
+        first_of(job.streams),
         where_it_begins(
             sum(shard.key in restored.shards for shard in ours),
             restored.taken_ms,

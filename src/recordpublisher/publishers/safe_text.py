@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Iterable
 
 MASK = "******"
 
@@ -116,3 +117,10 @@ def with_notes(error: BaseException) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, as `1 shard` or `2 shards`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def first_of(names: Iterable[str], most: int = 5) -> str:
+    """Return the first names in alphabetical order, at most `most`, and how many others there are: `a, b and 3 more`."""
+    first = sorted(names)
+    more = f" and {len(first) - most} more" if len(first) > most else ""
+    return ", ".join(first[:most]) + more

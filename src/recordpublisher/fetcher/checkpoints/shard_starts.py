@@ -19,6 +19,7 @@ import msgspec
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.safe_text import counted, first_of
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_name, stream_of
 
 from ..global_watermark_rules import inherited_watermark
@@ -113,8 +114,9 @@ async def list_restored(
         if not inconsistent:
             break
         log.warning(
-            "the listing of shards lacks %s, which still exist or are in the stored positions. Listing again",
-            ", ".join(sorted(inconsistent)),
+            "the service's listing of shards is incomplete, so the shards are listed again. It lacks %s: %s",
+            counted(len(inconsistent), "shard"),
+            first_of(inconsistent),
         )
         await asyncio.sleep(PAUSE_SECONDS)
     return listed
@@ -231,8 +233,8 @@ async def shards_past_retention(
 
 
 def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
-    """Return the error for shards that have lost records. It names each shard and its position."""
-    places = ", ".join(f"{key} after {restored.shards[key].position or 'its start'}" for key in sorted(keys))
+    """Return the error for shards that have lost records. It names the first of them with their positions."""
+    places = first_of(f"{key} after {restored.shards[key].position or 'its start'}" for key in keys)
     return DataLossError(
         f"records are past retention and lost: {places}. Set flink.state.dataloss=CONTINUE to continue without them"
     )
@@ -244,7 +246,7 @@ def _finished_ancestors(shards: Mapping[str, Shard], begun: Mapping[str, ShardSt
 
 
 def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:
-    """Return the state of a child with the lowest watermark of its parents, if they have ended, even in an earlier run of the job (W5)."""
+    """Return the state of a child, with the lowest watermark of its parents if these have ended, in this run or an earlier one (W5)."""
     parents = [states[key] for key in parent_keys(child) if key in states]
     watermark = inherited_watermark(parent.watermark for parent in parents)
     if state.watermark is not None or state.ended or watermark is None or not is_startable(child, states):

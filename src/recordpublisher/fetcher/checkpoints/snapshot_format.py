@@ -12,6 +12,7 @@ import msgspec
 
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, STATE_URI
+from recordpublisher.publishers.safe_text import first_of
 
 from ..conditional_store import Count, Millis, ShardKey, document_as
 from ..shards.shard_state import ShardState, StoredState
@@ -187,7 +188,7 @@ def warn_of_other_streams(theirs: Collection[str], ours: Collection[str], place:
             "the stored positions%s belong to %s, and this job reads %s. The positions of both are kept. If another job reads the "
             "stored streams, stop this job and give it %s, because two jobs cannot run with the same place",
             f" in {place}" if place else "",
-            ", ".join(sorted(theirs)),
-            ", ".join(sorted(ours)),
+            first_of(theirs),
+            first_of(ours),
             ANOTHER_PLACE,
         )

@@ -25,6 +25,7 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
 )
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
+from recordpublisher.publishers.safe_text import first_of
 
 from ..checkpoints.committing_calls import CommittingCalls
 from ..checkpoints.snapshot_format import checked_snapshot, refuse_other_job, snapshot_to_json
@@ -296,7 +297,7 @@ class AloneWorker:
         again = await self._documents.read_table()
         if again is None or again.document.version != table.version:
             return None
-        raise MissingPositionsError.of(", ".join(missing), self.place, table.job)
+        raise MissingPositionsError.of(first_of(missing), self.place, table.job)
 
     async def _prepare(self, states: Mapping[str, ShardState]) -> None:
         """Store the positions, and then the worker's record, before the lease table names this worker."""

@@ -44,7 +44,7 @@ class JobStorage:
     def documents(self) -> GroupStore:
         """The group's documents: lease table, worker records and positions.
 
-        A call takes at most one interval between heartbeats, because a later answer would be useless.
+        Each call has a time-out of one interval between heartbeats, because a later answer would be useless.
         """
         return GroupStore(self.store, self.settings.interval)
 

@@ -15,7 +15,7 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS
-from recordpublisher.publishers.safe_text import with_notes
+from recordpublisher.publishers.safe_text import first_of, with_notes
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
 from ..checkpoints.shard_starts import data_loss_error
@@ -86,7 +86,7 @@ class LeasedOwnership(ShardOwnership):
         starts = await job.starts.pinned(lambda: job.pin_latest(job.streams[0]))
         if is_new:
             begins = where_it_begins(0, None, starts.default, job.job_name, is_latest=job.starts.default.is_tip)
-            start_log.info("a new group in %s reads %s; it %s", self._group.store.place, ", ".join(job.streams), begins)
+            start_log.info("a new group in %s reads %s; it %s", self._group.store.place, first_of(job.streams), begins)
         interval = job.settings.discovery_interval_ms / 1000
         self._listing = ShardListing(
             self._list_again,
@@ -136,12 +136,16 @@ class LeasedOwnership(ShardOwnership):
         if self._listing is not None and streams - self._looked_at:
             self._listing.list_soon()
         if streams != self._looked_at:
-            log.info("the list of streams is now %s", ", ".join(self._job.streams))
+            log.info("the job's list of streams is now: %s", first_of(self._job.streams))
         removed, self._looked_at = self._looked_at - streams, streams
         self._job.discovery.deleted.intersection_update(streams)
         await self.leased.on_streams()
         for stream in sorted(removed):
-            log.info("%s left the list of streams: it is no longer read", stream, extra=log_extra(stream))
+            log.info(
+                "stream %s is no longer in the job's list of streams, so it is no longer read",
+                stream,
+                extra=log_extra(stream),
+            )
 
     def reasons_not_ready(self) -> list[str]:
         """Return why nothing is read or written, as sentences for people; an empty list if the process is ready.
@@ -157,7 +161,7 @@ class LeasedOwnership(ShardOwnership):
         if not (silent := self.lives.waits_for):
             return []
         return [
-            f"no shard is read yet: all shards belong to worker {', '.join(silent)}, which may have been killed. If it runs, its next "
+            f"no shard is read yet: all shards belong to worker {first_of(silent)}, which may have been killed. If it runs, its next "
             f"heartbeat makes this worker ready; if not, this worker reads the shards {self._group.settings.duration:g} s after its start"
         ]
 

@@ -229,7 +229,7 @@ class SinkLives:
         Raises: FencedError if another worker of this process uses the sink.
         """
         if life != self._life:
-            raise FencedError(f"worker {life} has ended: worker {self._life} has the sink now")
+            raise FencedError(f"worker {life} has ended: worker {self._life} of the same process uses the sink now")
 
 
 class AloneSinkLives(SinkLives):

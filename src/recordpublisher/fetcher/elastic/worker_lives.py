@@ -14,6 +14,7 @@ from recordpublisher.publishers.errors import (
     StateError,
     StoreUnavailableError,
 )
+from recordpublisher.publishers.safe_text import first_of
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..checkpoints.snapshot_format import ANOTHER_PLACE, refuse_other_job, warn_of_other_streams
@@ -299,7 +300,7 @@ async def replace_group_job(
             await pause_after_conflict(attempt)
         else:
             group_log.info(
-                "the group in %s ran another job and has no worker left; this worker starts its own job there, which %s: %s",
+                "the group in %s ran another job and has no worker left; this worker begins its own job there, which %s. Difference: %s",
                 store.place,
                 begins,
                 difference,
@@ -337,4 +338,4 @@ async def _where_job_begins(
     again = await group.read_table()
     if again is None or again.document.version != table.version:
         return None
-    raise MissingPositionsError.of(", ".join(missing), group.place, table.job)
+    raise MissingPositionsError.of(first_of(missing), group.place, table.job)

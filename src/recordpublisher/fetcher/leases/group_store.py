@@ -215,7 +215,7 @@ class OwnDocument(Generic[D]):
             else:
                 return
         raise StoreUnavailableError(
-            f"{self._name} was not written: {MAX_ATTEMPTS} attempts failed because it changed each time"
+            f"{self._name} in {self._group.place} was not written, because it changed during each of {MAX_ATTEMPTS} attempts"
         )
 
 

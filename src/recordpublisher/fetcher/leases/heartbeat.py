@@ -58,7 +58,7 @@ class Heartbeat:
                 raise
             self._permission.confirm(sent)
             if not self._is_answered:
-                log.info("the store of the group of %s answers again", self._worker)
+                log.info("the group's store answers worker %s again", self._worker)
                 self._is_answered = True
             return record
 

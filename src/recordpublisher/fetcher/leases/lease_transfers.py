@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from recordpublisher.publishers.clock import Clock, wait_until_set
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError
+from recordpublisher.publishers.safe_text import first_of
 
 from .group_store import MAX_ATTEMPTS, MissingPositionsError, TableCache
 from .heartbeat import Heartbeat
@@ -102,9 +103,8 @@ class LeaseGiver:
             if waited >= WARN_SECONDS:
                 waited = 0.0
                 log.warning(
-                    "shards %s wait to be transferred to other workers, because the sink has not finished their "
-                    "records",
-                    sorted(self._requested),
+                    "shards wait to be transferred to other workers, because the sink has not finished their records: %s",
+                    first_of(self._requested),
                 )
 
     async def give_once(self) -> None:
@@ -211,8 +211,9 @@ class LeaseTaker:
         self._free_since = {key: self._free_since.get(key, now) for key in free}
 
     async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
-        """Keep the positions of the shards to acquire, so that the next commit stores them. Return the shards that were read to their end
-        instead (E7).
+        """Keep the positions of the shards to acquire, so that the next commit stores them.
+
+        Shards that were read to their end are not acquired. Return the end of each of them (E7).
 
         Return None if the table has changed during the call.
         """

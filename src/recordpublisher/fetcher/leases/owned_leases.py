@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import ImpossibleStateError
-from recordpublisher.publishers.safe_text import counted
+from recordpublisher.publishers.safe_text import counted, first_of
 
 from ..sink import RevocationReason
 from .lease_table import LeaseTable, ShardEnd
@@ -15,7 +15,6 @@ from .position_documents import PositionKey, Positions, StoredPosition
 from .position_store import CheckpointPositions
 
 log = logging.getLogger("recordpublisher.group")
-MAX_NAMED = 5
 """The most shards that one line of the log names."""
 
 
@@ -240,6 +239,4 @@ class LeaseChanges:
 def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
     """Log in one line which shards a new version of the lease table moves to or from this worker. `what`: the verb for that line."""
     if shards:
-        named = ", ".join(sorted(shards)[:MAX_NAMED])
-        more = f" and {len(shards) - MAX_NAMED} more" if len(shards) > MAX_NAMED else ""
-        log.info("worker %s %s %s: %s%s", worker, what, counted(len(shards), "shard"), named, more)
+        log.info("worker %s %s %s: %s", worker, what, counted(len(shards), "shard"), first_of(shards))

@@ -23,9 +23,9 @@ def balanced_owners(
 ) -> dict[str, str]:
     """Return the worker that should have each shard: its present owner, or the worker that it should move to.
 
-    `owners` has every shard that can be read; a free shard has None. First, each free shard goes to the worker with the smallest share,
-    heaviest shard first. Then shards move from the worker with the largest share to the one with the smallest, one at a time, while that is
-    worthwhile (`_Plan.best_move`).
+    `owners` has every shard that can be read; a free shard has None. A worker's share is the sum of its shards' weights. First, each free
+    shard goes to the worker with the smallest share, heaviest shard first. Then shards move from the worker with the largest share to the
+    one with the smallest, one at a time, while that is worthwhile (`_Plan.best_move`).
 
     Every step reduces the sum of the squared shares, so the procedure ends. If it is applied to its own result, nothing moves.
     """

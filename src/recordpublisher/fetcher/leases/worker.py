@@ -369,10 +369,11 @@ class Worker:
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     async def _waits_for_deleted(self) -> bool:
-        """Return whether to put off the newest lease table, because it lacks shards of deleted streams that the sink has not finished.
+        """Return whether to wait before the newest lease table is applied, which lacks shards of deleted streams that are unfinished here.
 
-        No later reader can read these records again. This worker waits for at most the duration of a lease, because it does not see the
-        group's watermark while it waits. Then it stores what the sink has finished, because the sink drops the rest with the shards.
+        The sink has not finished their records, which no later reader can read again. This worker waits for at most the duration of a
+        lease, because it does not see the group's watermark while it waits. Then it stores what the sink has finished, because
+        the sink drops the rest with the shards.
         """
         gone, now = self._gone_shards(), self._clock.monotonic()
         if gone - self._gone:
@@ -440,7 +441,7 @@ class Worker:
             try:
                 await work()
             except StoreUnavailableError as error:
-                log.warning("worker %s waits for the state store or the sink: %s", self.name, error)
+                log.warning("worker %s waits for the state store or the sink, and tries again: %s", self.name, error)
             else:
                 return
             await asyncio.sleep(RETRY_SECONDS * (0.5 + self._random.random()))

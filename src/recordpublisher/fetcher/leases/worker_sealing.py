@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StoreUnavailableError
+from recordpublisher.publishers.safe_text import first_of
 
 from ..conditional_store import ConflictError
 from ..shards.shard_state import ShardState
@@ -63,10 +64,7 @@ async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clo
             if moving := sorted(name for name, beat in now.items() if beat > beats.get(name, beat)):
                 raise LiveWorkerError(moving[0])
             if new := now.keys() - beats.keys():
-                log.info(
-                    "waiting until the lease of worker %s has expired, because the worker may be running",
-                    ", ".join(sorted(new)),
-                )
+                log.info("waiting until the leases of workers that may be running have expired: %s", first_of(new))
             beats |= now
             view = await seal_silent(observer, view)
             owners = {lease.owner for lease in view.table.leases.values()} - {None}

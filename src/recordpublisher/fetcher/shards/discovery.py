@@ -71,7 +71,7 @@ class ShardDiscovery:
                 if is_needed or len(missing) == len(self.streams):
                     raise
                 if stream not in self.not_found:
-                    log.warning("%s; it is looked for again", error, extra=log_extra(stream))
+                    log.warning("%s; the job looks for it again at each listing", error, extra=log_extra(stream))
                 self.opened.discard(stream)
                 self.not_found.add(stream)
         self._has_listed = True

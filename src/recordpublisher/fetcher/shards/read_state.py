@@ -309,8 +309,8 @@ class ShardQueue:
     def push(self, batch: RecordBatch) -> int:
         """Add a batch at the end. Return the bytes freed.
 
-        If two batches in a row have no records, the first one is dropped, so that they cannot pile up while a sink stalls (P6). The second
-        one gets its skipped records. A batch with dead letters is kept.
+        If two batches in a row have no records, the first one is dropped, so that such batches cannot pile up while a sink stalls (P6). The
+        second batch takes over the skipped records of the first. A batch with dead letters is kept.
         """
         freed = 0
         while self._batches and not len(batch) and _is_replaced(self._batches[-1], batch):

@@ -293,7 +293,7 @@ class ShardEntry:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark with which the shard counts for the global watermark: of its first unwritten record, else of its last one (W1)."""
+        """The watermark that counts for the global one: that of the shard's first unwritten record, or else of its last record (W1)."""
         first_unwritten = self.emission.writing_from if self.emission.is_writing else self.next_watermark
         return shard_watermark(first_unwritten, self.state.watermark)
 
