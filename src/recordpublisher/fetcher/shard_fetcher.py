@@ -457,15 +457,15 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
         snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
+        from .elastic.group_membership import GroupMembership
         from .elastic.job_storage import group_job_of
         from .elastic.lease_checkpointer import LeaseCheckpointer
         from .elastic.leased_ownership import LeasedOwnership
         from .elastic.leased_shards import LeasedShards
-        from .elastic.worker_lives import WorkerLives
 
         snapshotter, group_job = Snapshotter(job, table), group_job_of(job.streams, job.sink, group.job_name)
         leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)
-        lives = WorkerLives(
+        membership = GroupMembership(
             group,
             leased,
             current,
@@ -478,8 +478,8 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
             # continue (W9).
             on_advance=emitter.wake,
         )
-        ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
-        checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, leased.commit_counts)
+        ownership = LeasedOwnership(job, group, group_job, table, leased, membership)
+        checkpointer = LeaseCheckpointer(membership, snapshotter, suspension, leased.commit_counts)
 
     checkpointer.times.count_records(lambda: emitter.records)
     alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases)

@@ -129,7 +129,7 @@ class ElasticProcess(FetcherProcess):
     @property
     def worker(self) -> Worker:
         """The life that runs now, or ran last."""
-        worker = self._ownership.lives._current.worker
+        worker = self._ownership.membership._current.worker
         assert worker is not None
         return worker
 

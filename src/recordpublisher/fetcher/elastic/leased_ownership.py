@@ -35,9 +35,9 @@ from ..shards.shard_table import ShardTable
 from ..sink import CommittingSink, SinkContext, entry_store_of
 from ..startup import OpenedJob, where_it_begins
 from ..watermarks import ShardsStatus, WatermarkTracker
+from .group_membership import GroupMembership, replace_group_job
 from .job_storage import JobStorage, refuse_positions_in_sink
 from .leased_shards import LeasedShards
-from .worker_lives import WorkerLives, replace_group_job
 
 log = logging.getLogger("recordpublisher.fetcher")
 start_log = logging.getLogger("recordpublisher.start")
@@ -57,7 +57,7 @@ class LeasedOwnership(ShardOwnership):
         group_job: GroupJob,
         table: ShardTable,
         leased: LeasedShards,
-        lives: WorkerLives,
+        membership: GroupMembership,
     ) -> None:
         self._job = job
         self._group = group
@@ -66,7 +66,7 @@ class LeasedOwnership(ShardOwnership):
         self._looked_at = frozenset(job.streams)
         self._listing: ShardListing | None = None
         self.leased = leased
-        self.lives = lives
+        self.membership = membership
 
     async def open(self, context: SinkContext) -> OpenedJob:
         """Open the sink, list shards, and read the group's documents.
@@ -103,7 +103,7 @@ class LeasedOwnership(ShardOwnership):
     def start_run(self, start_task: StartTask) -> None:
         """Join the group. The process reads a shard of an earlier run only after it has acquired a new lease."""
         assert self._listing is not None
-        self.lives.start(start_task, self._listing)
+        self.membership.start(start_task, self._listing)
 
     async def discover(self) -> None:
         """List shards whenever a lease names a shard that this process does not know yet.
@@ -154,11 +154,11 @@ class LeasedOwnership(ShardOwnership):
         expired. A process without shards is ready while other workers read, because it acquires their shards if they fail. If the last
         heartbeats of these workers are recent, the process is ready at once.
         """
-        if not self.lives.may_write:
+        if not self.membership.may_write:
             return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
-        if self.lives.is_joining:
+        if self.membership.is_joining:
             return ["no shard is read yet: this worker is joining its group"]
-        if not (silent := self.lives.waits_for):
+        if not (silent := self.membership.waits_for):
             return []
         return [
             f"no shard is read yet: all shards belong to worker {first_of(silent)}, which may have been killed. If it runs, its next "
@@ -170,7 +170,7 @@ class LeasedOwnership(ShardOwnership):
 
         The other workers can then acquire the shards soon after the stop, without waiting for their next read of the group's documents.
         """
-        await self.lives.announce()
+        await self.membership.announce()
 
     async def after_run(self, *, is_cut_off: bool) -> None:
         """Leave the group. The next run joins it again.
@@ -178,13 +178,13 @@ class LeasedOwnership(ShardOwnership):
         Other workers acquire the shards at once, even if the run has ended by an error or the drain timeout.
         """
         if is_cut_off:
-            await self.lives.seal()
-        await self.lives.cancel()
+            await self.membership.seal()
+        await self.membership.cancel()
 
     @property
     def has_others(self) -> bool:
         """Whether the group has other processes that continue to read."""
-        return self.lives.has_others
+        return self.membership.has_others
 
     async def close(self) -> None:
         """Close the group's store, and the store next to the sink's rows if there is one."""

@@ -1,4 +1,4 @@
-"""Takes part in a group of workers. If other workers have declared the worker of this process dead (sealed it), a new worker follows it."""
+"""Lets a process join and leave its group of workers. If its worker was sealed (declared dead), it joins again with a new worker."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from .positions_with_rows import PositionsWithRows
 group_log = logging.getLogger("recordpublisher.group")
 
 
-class WorkerLives:
-    """The workers that this process is, one after another: if one was replaced, the process joins the group again as a new worker.
+class GroupMembership:
+    """Runs the worker of this process in its group. If other workers have replaced it, the process joins again with a new worker.
 
     - `on_drain`: called when a person has asked this process to leave (`recordpublisher group drain`).
     - `on_error`: called with an error that the sink has raised while shards are released; it ends the run with that error. It returns False
