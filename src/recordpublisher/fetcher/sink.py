@@ -265,8 +265,9 @@ class SinkContext:
     - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
     - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
     - `await retry(call)` calls a service until it answers, for up to `flink.job.max.outage`.
-    - `outages`: for how long, and with which pauses, `retry` repeats its call. All calls of the job have the same limit.
-    - `drain_seconds`: for how long `retry` repeats its call after the job was stopped, which `is_stopping()` returns (seconds).
+    - `outages`: the time limit and the pauses with which `retry` repeats its call. They are the same for all calls of the job.
+    - `drain_seconds`: the time for which `retry` repeats its call after the job began to end (seconds). `is_stopping()` returns whether
+      the job has begun to end.
     - `is_lost()` returns whether another process has acquired the shard of the batch that `write` has. If so, `retry` makes no further
       call.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.

@@ -15,7 +15,6 @@ from .position_documents import PositionKey, Positions, StoredPosition
 from .position_store import CheckpointPositions
 
 log = logging.getLogger("recordpublisher.group")
-"""The most shards that one line of the log names."""
 
 
 class OwnedLeases:
