@@ -148,7 +148,7 @@ class NamedStore(ConditionalStore):
         await self._call("end_sessions", role)
 
     async def close(self) -> None:
-        """Close the store. Wait for that at most as long as `named_store` was given (`close_seconds`)."""
+        """Close the store. If it does not close within `close_seconds`, continue without it."""
         await close_or_leave(self._store, self._close_seconds)
 
     async def _call(self, method: str, *given: Any, wanted: tuple[type, ...] = (), **options: Any) -> Any:

@@ -319,8 +319,8 @@ class SinkContext:
 
         In a group, `call` is made again only while the process may write (`may_write`).
 
-        - `call`: makes the request, and may be made again although the one before has arrived. Until it succeeds, `write` gets no other
-          batch.
+        - `call`: makes the request. It may be called again although the service has received an earlier request. Until it succeeds,
+          `write` gets no other batch.
         - `on`: the classes of errors after which a call may succeed later, such as `httpx.TransportError`. TransientError is always one.
         - `service`: what is called, for the log and the error.
 

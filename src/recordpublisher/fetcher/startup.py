@@ -127,7 +127,7 @@ def where_it_begins(
 ) -> str:
     """Return where the job begins, as a clause for the log.
 
-    - `count`: number of its shards with a stored position.
+    - `count`: number of the job's shards that have a stored position.
     - `is_latest`: whether the job begins at LATEST, for which `start` has a time.
     """
     at = "" if start.timestamp_ms is None else f" {iso_time(start.timestamp_ms)}"

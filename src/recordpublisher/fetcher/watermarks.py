@@ -338,7 +338,7 @@ class EndedParentHold:
         self._ended[entry.key] = _EndedShard(self._clock.monotonic())
 
     def on_listing(self, stream: str, shards: Iterable[Shard]) -> None:
-        """Register a complete listing of a stream, which the table of shards already has.
+        """Register a complete listing of a stream, after the table of shards has applied it.
 
         If a closed shard of a finite source has no child in this listing, no child follows later. The shard no longer holds the watermark.
         """
@@ -453,7 +453,7 @@ class LocalWatermark:
 
 
 class StragglerDetector:
-    """Decides which shards are excluded from watermarks (stragglers). Updated at each heartbeat.
+    """Decides which shards are excluded from watermarks (stragglers). The fetcher calls `update` after each sync interval.
 
     A shard is excluded while the watermark of its next record is more than `flink.watermark.alignment.max.lag` below the highest watermark
     of the job. It is read and emitted as before, but neither the global watermark nor the sink's watermark waits for it. It counts again

@@ -58,7 +58,7 @@ class CheckpointScheduler:
 
 
 class CheckpointAge:
-    """Measures when the last checkpoint was stored, how long the checkpoint in progress has been running, and what is not stored yet."""
+    """Measures the age of the last stored checkpoint, the time of the one in progress, and how many written records are not stored yet."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -219,8 +219,8 @@ class LeasedShards:
     async def _flush(self, positions: Mapping[str, StoredPosition], may_be_partial: bool) -> CheckpointPositions:
         """Flush the sink, and return the positions that it has confirmed; they may be older than `positions`.
 
-        An older position is left out if the shard was lost and acquired again since then, because another worker may have read the shard in
-        between.
+        An older position is left out if this worker has lost the shard and acquired it again since that position, because another worker
+        may have read the shard in between.
         """
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}

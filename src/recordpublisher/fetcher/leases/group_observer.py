@@ -116,7 +116,7 @@ class GroupObserver:
         return view
 
     def silent_workers(self, view: GroupView) -> dict[str, float]:
-        """Return the other workers that have sent no heartbeat for their lease, each with the duration of its lease in seconds."""
+        """Return the other workers that have sent no heartbeat for the duration of their lease, each with that duration (seconds)."""
         return {worker: self._lease_of(view.records[worker]) for worker in sorted(self._silent(view, 1))}
 
     async def seal(self, worker: str) -> WorkerRecord:

@@ -251,7 +251,7 @@ class MissingPositionsError(StateError):
 
     @classmethod
     def of(cls, what: str, place: str, job: GroupJob | None) -> MissingPositionsError:
-        """Return the error for `what`, a worker or shards of the job `job`, that names the remedies."""
+        """Return the error, with its remedies. `what`: the worker or the shards whose positions are missing. `job`: their job."""
         commands = COPY_POSITIONS.format(source=" with the properties of that sink")
         take_along = (
             f"copy the positions here, even after this store was restored from an older copy: {commands} with these"

@@ -13,7 +13,7 @@ from .position_store import PositionStore, ShardReaders
 
 
 class PositionCommits:
-    """Stores positions in the right order.
+    """Stores the positions of a worker's shards, one checkpoint at a time.
 
     Positions of shards that the worker is about to acquire are stored at once, even while a checkpoint waits for the sink.
     """

@@ -98,7 +98,7 @@ class ShardEntry:
     def start_reading(self, inherited_watermark: int | None = None) -> None:
         """Mark the shard as being read. Called by ReadTasks.
 
-        `inherited_watermark`: the lowest watermark of its parents, at which a shard that has waited for them begins (W5).
+        `inherited_watermark`: the lowest watermark of the shard's parents. A shard that has waited for them begins at it (W5).
         """
         self._check(self.stage in (ShardStage.WAITING, ShardStage.READING), "is read again")
         self.emission.start_at(inherited_watermark)
