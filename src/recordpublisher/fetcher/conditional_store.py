@@ -168,7 +168,7 @@ _RETURN_VALUES = {"get", "get_all", "list"}
 
 
 def _check_value(name: str, found: Any) -> None:
-    """Check a value that a store of another package has returned. Raises: PluginError if it, or one of its fields, has a wrong type."""
+    """Check a value that a store of another package has returned. Raises: PluginError if its type or a field is wrong."""
     if not isinstance(found, VersionedValue):
         raise PluginError(f"{name} returned the value {repr_of(found)}: each value must be a VersionedValue")
     if not isinstance(found.value, bytes):

@@ -31,7 +31,7 @@ COUNTER, GAUGE, FLAG, TEXT, HISTOGRAM = MetricType
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a number, which a counter or gauge must have as its value."""
+    """Return whether a value is a number, as the value of a counter or gauge must be."""
     return isinstance(value, int | float)
 
 

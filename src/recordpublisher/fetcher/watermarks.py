@@ -186,7 +186,7 @@ class Alignment:
         return list(self._entries.values())
 
     def report(self) -> int | None:
-        """Report this worker's watermark to the tracker, even while idle (W7), and return the global watermark."""
+        """Report this worker's watermark to the tracker, even while its shards are idle (W7). Return the global watermark."""
         # A suspension of this process must not count as time in which the other workers did not report.
         self._running_time.check()
         status, watermark = self._active.status()

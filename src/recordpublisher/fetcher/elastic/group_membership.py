@@ -134,7 +134,7 @@ class GroupMembership:
     async def leave(self) -> None:
         """Store all positions and release all shards, so that other workers need not wait for the leases to expire.
 
-        Raises: StoreUnavailableError if the store does not answer for the lease duration; the errors of the sink, after which this may
+        Raises: StoreUnavailableError if the store does not answer for the lease duration; the errors of the sink, after which `leave` may
         be called again.
         """
         self._is_leaving = True

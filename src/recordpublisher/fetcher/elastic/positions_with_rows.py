@@ -24,7 +24,7 @@ class PositionsWithRows(PositionStore):
     """The positions of a worker whose sink is a `CommittingSink`, and access to the positions of other workers.
 
     The worker's positions are in one document, its part. The part also names the staged items (rows or files that are durable and not
-    visible yet) that it commits. It is stored next to the rows if the sink has a store there (`CommittingSink.entries`), else in the
+    visible yet) that it commits. The part is stored next to the rows if the sink has a store there (`CommittingSink.entries`), else in the
     group's store. Imported positions are in the group's store until a worker has written rows for them.
 
     If the outcome of a commit stays unknown for a lease duration, the worker ends, and the process joins the group again as a new worker.

@@ -180,7 +180,7 @@ class GroupView:
         """Return for each worker the shards that it should have released and has not, although it sends heartbeats (E5).
 
         These are shards that another worker should have according to the plan, and all shards of a worker that is leaving or was asked to
-        leave. One worker reports each shard: only those that `reporter` has to report are returned.
+        leave. Each shard is reported by one worker only; the result has the shards that `reporter` has to report.
         """
         found: dict[str, list[str]] = {}
         members, unsealed = self.members, self.unsealed
@@ -263,7 +263,7 @@ class LoadRate:
 class StatedLoadLevels:
     """Keeps the load level that this worker states for each of its shards.
 
-    A shard begins with the level that its previous owner stated. With the lowest level instead, each move of a shard would look like a
+    A shard begins with the level that its previous owner stated. If it began with the lowest level, each move of a shard would look like a
     change of loads, and cause another move.
     """
 

@@ -222,7 +222,7 @@ class ShardReaders(Protocol):
         """
 
     def has_unfinished(self, shards: Collection[str]) -> bool:
-        """Return whether the sink has not finished all records of those of these shards whose streams were deleted."""
+        """Return whether the sink has unfinished records of one of these shards whose stream was deleted."""
 
     def drop_all(self) -> None:
         """Forget every shard, because the worker was replaced or has failed."""
