@@ -29,6 +29,24 @@ if TYPE_CHECKING:
 log = logging.getLogger("recordpublisher.group")
 
 
+async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
+    """Seal the record of a worker (declare it dead), and return the record. A missing record counts as sealed.
+
+    Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        found = await group.read_record(worker)
+        if found is None:
+            return WorkerRecord(worker, 0, is_sealed=True, parts=1)
+        if found.document.is_sealed:
+            return found.document
+        with contextlib.suppress(ConflictError):
+            return await group.seal_record(found)
+    raise StoreUnavailableError(
+        f"the record of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
+    )
+
+
 async def seal_silent(observer: GroupObserver, view: GroupView) -> GroupView:
     """Seal (declare dead) the workers that sent no heartbeat for the duration of their lease. Return the view with the sealed records."""
     sealed: dict[str, WorkerRecord] = {}
@@ -79,24 +97,6 @@ class LiveWorkerError(Exception):
     def __init__(self, worker: str) -> None:
         super().__init__(worker)
         self.worker = worker
-
-
-async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
-    """Seal the record of a worker (declare it dead), and return the record. A missing record counts as sealed.
-
-    Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
-    """
-    for _ in range(MAX_ATTEMPTS):
-        found = await group.read_record(worker)
-        if found is None:
-            return WorkerRecord(worker, 0, is_sealed=True, parts=1)
-        if found.document.is_sealed:
-            return found.document
-        with contextlib.suppress(ConflictError):
-            return await group.seal_record(found)
-    raise StoreUnavailableError(
-        f"the record of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
-    )
 
 
 async def seal_alone_worker(
