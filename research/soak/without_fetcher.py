@@ -8,8 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 from recordpublisher.fetcher import startup
-from recordpublisher.fetcher.checkpoints import starts as initial_states
-from recordpublisher.fetcher.checkpoints import starts as restored_listing
+from recordpublisher.fetcher.checkpoints import shard_starts as initial_states
+from recordpublisher.fetcher.checkpoints import shard_starts as restored_listing
 from recordpublisher.fetcher.shard_ownership import FixedOwnership
 from recordpublisher.fetcher.shards import shard_entry, shard_table
 from recordpublisher.fetcher.shards.discovery import MissingShards, OwnedShards, ShardDiscovery

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints import starts as initial_states
+from recordpublisher.fetcher.checkpoints import shard_starts as initial_states
 from recordpublisher.fetcher.shards import shard_table
 from recordpublisher.publishers import retry
 from recordpublisher.publishers.kinesis import error_mapping, event_subscription, ports

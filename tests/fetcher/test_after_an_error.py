@@ -393,7 +393,10 @@ def test_a_flush_that_fails_does_not_hide_the_first_error(caplog):
     raised, _, _ = failing_run(sink, kept, source)
 
     assert raised is error
-    assert "no last checkpoint could be stored after the error: the disk is full" in caplog.text
+    assert (
+        "no last checkpoint could be stored after the error, so the next start repeats more records: the disk is full"
+        in caplog.text
+    )
 
 
 class TransactionalSink(BufferingSink):
@@ -615,7 +618,7 @@ def test_no_run_follows_an_error_after_which_the_shards_were_released():
         with pytest.raises(SinkError, match="not an order"):
             await fetcher.run_bounded(Bounds(max_time=60))
         handler.bad = None
-        with pytest.raises(StateError, match="make a new one") as raised:
+        with pytest.raises(StateError, match="create a new one") as raised:
             await fetcher.run_bounded(Bounds(max_time=60))
         await fetcher.close()
         return raised.value

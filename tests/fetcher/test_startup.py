@@ -2,7 +2,7 @@
 
 import logging
 
-from recordpublisher.fetcher.checkpoints.starts import Starts
+from recordpublisher.fetcher.checkpoints.shard_starts import Starts
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.startup import OpenedJob

@@ -16,15 +16,6 @@ MAX_LOGGED = 20
 """The most alarms that are named in the log after one check."""
 
 
-class AlarmKind(StrEnum):
-    """The kinds of alarms. Each value is the text that the log shows."""
-
-    UNREAD = "a shard has unread records and emits none"
-    STALLED = "the global watermark does not rise although there are records to emit"
-    HANGING = "a call of the sink's function does not return"
-    WITHHELD = "a worker of the group sends heartbeats and does not release shards that others should read"
-
-
 @dataclass(frozen=True, slots=True)
 class Alarm:
     """A condition that needs a person's attention.
@@ -51,6 +42,15 @@ AlarmListener = Callable[[Alarm], None]
 """Called when an alarm is raised, again after each interval while it lasts, and once when it is over. It must return soon, because the
 job waits.
 """
+
+
+class AlarmKind(StrEnum):
+    """The kinds of alarms. Each value is the text that the log shows."""
+
+    UNREAD = "a shard has unread records and emits none"
+    STALLED = "the global watermark does not rise although there are records to emit"
+    HANGING = "a call of the sink's function does not return"
+    WITHHELD = "a worker of the group sends heartbeats and does not release shards that others should read"
 
 
 class ActiveAlarms:
@@ -94,7 +94,7 @@ class ActiveAlarms:
         try:
             self._listener(alarm)
         except Exception:
-            log.exception("the alarm listener failed; the job continues")
+            log.exception("the function `on_alarm` has raised an error; the job continues")
 
 
 def _log(level: int, alarms: list[Alarm]) -> None:
@@ -102,4 +102,4 @@ def _log(level: int, alarms: list[Alarm]) -> None:
     for alarm in alarms[:MAX_LOGGED]:
         log.log(level, "%s", alarm, extra=log_extra(alarm.subject) if alarm.kind is AlarmKind.UNREAD else None)
     if len(alarms) > MAX_LOGGED:
-        log.log(level, "and %d more alarms", len(alarms) - MAX_LOGGED)
+        log.log(level, "%d more alarms are not shown in the log", len(alarms) - MAX_LOGGED)

@@ -15,9 +15,9 @@ from recordpublisher.publishers.retry import duration_words
 from recordpublisher.publishers.safe_text import with_notes
 
 from .checkpoints.checkpoint_schedule import CheckpointAge
+from .checkpoints.shard_starts import AloneWorkerPort
 from .checkpoints.snapshot_format import snapshot_to_json
 from .checkpoints.staged_commits import CommitCounts
-from .checkpoints.starts import AloneWorkerPort
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .pipeline.dead_letters import DeadLetterHandler
@@ -67,14 +67,16 @@ class Checkpointer(ABC):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Store everything that was written, at the end of a run.
 
-        `is_stopped`: whether the run was stopped. If it was, the next start may write the records that the sink has not begun to handle.
+        `is_stopped`: whether `stop` has ended the run. If so, the records that the sink has not begun to handle may be left to the next
+        start.
         """
 
 
 class Snapshotter:
     """Takes snapshots of how far each shard was emitted.
 
-    Each snapshot also contains the generation, and the time at which the job's first start found LATEST (P3).
+    Each snapshot also contains the generation (the number of this start of the job), and the time that replaced LATEST at the job's first
+    start (P3).
 
     `kept_states`: returns the states of shards that are not read now (S5, S10).
     """
@@ -89,7 +91,7 @@ class Snapshotter:
         self._pinned_ms: int | None = None
 
     def resume_from(self, opened: OpenedJob) -> None:
-        """Continue the opened job: snapshots contain its generation, and the time that replaced LATEST at its first start."""
+        """Take the generation, and the time that replaced LATEST, from the opened job. All later snapshots contain them."""
         self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
 
     def snapshot(self) -> dict[str, Any]:
@@ -145,11 +147,11 @@ class SnapshotCheckpointer(Checkpointer):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Flush the sink and store the last checkpoint.
 
-        While the sink still works on records, what it has finished so far is stored again and again, because the other records may fail or
-        never finish.
+        While the sink still handles records, the progress that it has made is stored again and again, because the remaining records may
+        fail or never be finished.
 
-        Wait for a store that does not answer for up to `flink.job.drain.timeout`, because no later checkpoint tries again. Without a state
-        store, the user keeps `snapshot()`, which covers every write (S1). Then no record may be left to the next start.
+        If the store does not answer, wait for it for up to `flink.job.drain.timeout`, because no later checkpoint tries again. Without a
+        state store, the user keeps the result of `snapshot()`, which covers every write (S1). The sink must then finish all records.
         """
         before = self._snapshotter.snapshot()["shards"]
         stopped = before.keys() if is_stopped and self._job.storing_worker is not None else ()

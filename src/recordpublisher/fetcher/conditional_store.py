@@ -88,7 +88,8 @@ class ConditionalStore(AsyncPort, ABC):
     async def end_sessions(self, role: str) -> None:
         """End what an earlier process with this role has left open, such as a database session with its locks.
 
-        `role`: the task of one process of the job, such as `alone`. This store has the role from now on.
+        `role`: the name of a task that only one process of the job has at a time, such as `alone`. The process of this store has the role
+        from now on.
         """
 
     async def close(self) -> None:
@@ -104,22 +105,22 @@ class NamedStore(ConditionalStore):
         self.place = store.place
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Return the stored value."""
+        """Return the stored value, or None if there is none."""
         found: VersionedValue | None = await self._call("get", name, wanted=(VersionedValue, type(None)))
         return found
 
     async def get_all(self, names: Iterable[str]) -> dict[str, VersionedValue]:
-        """Return the stored values."""
+        """Return the stored value of each name that has one."""
         found: dict[str, VersionedValue] = await self._call("get_all", names, wanted=(dict,))
         return found
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Store a value if there is none."""
+        """Store a value if there is none under this name, and return its version."""
         found: str = await self._call("put_if_absent", name, value, wanted=(str,))
         return found
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Replace a value."""
+        """Replace the value if it has the expected version, and return the new version."""
         found: str = await self._call("compare_and_set", name, value, expected, wanted=(str,))
         return found
 
@@ -129,12 +130,12 @@ class NamedStore(ConditionalStore):
         return found
 
     async def list_versions(self, prefix: str) -> Mapping[str, str]:
-        """Return the versions."""
+        """Return the version of each name with the prefix."""
         found: Mapping[str, str] = await self._call("list_versions", prefix, wanted=(Mapping,))
         return found
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return the names."""
+        """Return the names with the prefix; with `before`, only those that sort before it."""
         found: Sequence[str] = await self._call("list_names", prefix, before, wanted=(Sequence,))
         return found
 
@@ -143,11 +144,11 @@ class NamedStore(ConditionalStore):
         await self._call("delete", *names)
 
     async def end_sessions(self, role: str) -> None:
-        """End what an earlier process with this role has left open."""
+        """End what an earlier process with this role has left open, such as a database session."""
         await self._call("end_sessions", role)
 
     async def close(self) -> None:
-        """Release the store's resources. If that does not end in time, continue without it."""
+        """Close the store. If it does not close within `close_seconds`, continue without it."""
         await close_or_leave(self._store, self._close_seconds)
 
     async def _call(self, method: str, *given: Any, wanted: tuple[type, ...] = (), **options: Any) -> Any:
@@ -167,7 +168,7 @@ _RETURN_VALUES = {"get", "get_all", "list"}
 
 
 def _check_value(name: str, found: Any) -> None:
-    """Check a value that a store of another package has returned. Raises: PluginError if it, or one of its fields, has a wrong type."""
+    """Check a value that a store of another package has returned. Raises: PluginError if its type or a field is wrong."""
     if not isinstance(found, VersionedValue):
         raise PluginError(f"{name} returned the value {repr_of(found)}: each value must be a VersionedValue")
     if not isinstance(found.value, bytes):
@@ -179,7 +180,7 @@ def _check_value(name: str, found: Any) -> None:
 
 
 def check_place(store: S) -> S:
-    """Return a store, or None, unchanged. Raises: PluginError if the store has no `place`."""
+    """Check that a store has a `place`, and return the store. None is returned as it is. Raises: PluginError if `place` is missing."""
     if store is not None and not isinstance(getattr(store, "place", None), str):
         raise PluginError(
             f"`{type(store).__name__}.__init__` has set no `self.place`: set it to the location without a password, as a str"
@@ -240,7 +241,7 @@ async def write_value(store: ConditionalStore, name: str, value: bytes, expected
 
 
 def new_version() -> str:
-    """Return a random version, which no other write has."""
+    """Return a random text as the version of a write. No other write gets the same one."""
     return secrets.token_hex(8)
 
 
@@ -250,13 +251,14 @@ async def pause_after_conflict(attempt: int) -> None:
 
 
 async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy, called: str = "the state store") -> T:
-    """Call until the store answers, for as long as `policy` allows, and return the result.
+    """Repeat `call` until the store answers, for as long as `policy` allows, and return the result.
 
-    `called`: what the call may have failed at, for the log.
+    `called`: the name of the store, or of the stores that `call` may use, for the log.
 
     A call is not repeated if DNS does not know the host, or if the host does not speak TLS, because the address is probably wrong.
 
-    Raises: StoreUnavailableError if the store gave no answer in that time, or for such an address; every other error of `call` at once.
+    Raises: StoreUnavailableError if the store gave no answer in that time, or if its address is probably wrong; every other error of `call`
+    at once.
     """
     failures = Failures(policy, called)
     try:
@@ -294,7 +296,7 @@ REMEDY = "if it belongs to another program, move it away; if it belongs to this 
 
 
 def read_document(value: bytes | str, kind: type[T], place: str, format_number: int | None = None) -> T:
-    """Return a stored JSON document as `kind`, which is a struct or another type.
+    """Return a stored JSON document, parsed as the type `kind`.
 
     `format_number`: the format that the document must have, if it is given.
 
@@ -312,7 +314,7 @@ def read_document(value: bytes | str, kind: type[T], place: str, format_number: 
 
 
 def document_as(content: Any, kind: type[T], place: str) -> T:
-    """Return a parsed document as `kind`. Raises: StateError, which names the place and the remedy, if the document does not fit."""
+    """Convert a parsed JSON document into the type `kind`. Raises: StateError, which names the place and the remedy, if it does not fit."""
     try:
         return msgspec.convert(content, kind)
     except _UNREADABLE as error:
@@ -320,7 +322,7 @@ def document_as(content: Any, kind: type[T], place: str) -> T:
 
 
 def unreadable_error(place: str, error: object) -> StateError:
-    """Return the error for a document that does not fit."""
+    """Return the error for a stored document that this library cannot read. `error`: why it cannot."""
     return StateError(f"{place} cannot be read: {error}; {REMEDY}")
 
 

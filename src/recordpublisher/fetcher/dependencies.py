@@ -13,7 +13,7 @@ from ..publishers.polling.publisher import TipDistance
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
 from .alarms import AlarmListener
-from .checkpoints.starts import AloneWorkerPort, Starts
+from .checkpoints.shard_starts import AloneWorkerPort, Starts
 from .settings import FetcherSettings
 from .shards.discovery import ShardDiscovery, ShardExists, StreamList
 from .shards.retention_check import RetentionCheck
@@ -42,7 +42,7 @@ class FetcherDependencies:
     - `dead_letters`: the sink for records that cannot be used (S7).
     - `job_name`: `flink.job.name`, if it is set.
     - `value_type`: the type of the values, if they have one (`SinkContext`).
-    - `traced`: puts spans around calls with records.
+    - `traced`: puts a tracing span around a call that handles records.
     """
 
     factory: RecordPublisherFactory

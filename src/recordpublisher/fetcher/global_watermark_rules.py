@@ -8,22 +8,14 @@ import math
 from collections.abc import Iterable
 
 
-def shard_watermark(next_watermark: int | None, emitted: int | None) -> int | None:
-    """Return the watermark with which a shard counts for the global minimum (W1).
-
-    It is the watermark of the next queued record, or else of the last emitted one.
-    """
-    return emitted if next_watermark is None else next_watermark
+def is_active(is_open: bool, is_idle: bool, has_next_record: bool) -> bool:
+    """Return whether watermarks wait for a shard: it is open, and either not idle or has a queued record (W4)."""
+    return is_open and (has_next_record or not is_idle)
 
 
 def is_idle(silent_ms: int, interval_ms: int) -> bool:
     """Return whether a shard had no records for the whole idle interval (W3). With an interval of -1 no shard is idle (W2)."""
     return 0 < interval_ms <= silent_ms
-
-
-def is_active(is_open: bool, is_idle: bool, has_next_record: bool) -> bool:
-    """Return whether watermarks wait for a shard: it is open, and either not idle or has a queued record (W4)."""
-    return is_open and (has_next_record or not is_idle)
 
 
 def holds_after_end(has_children: bool, has_unread_child: bool, waited_ms: float, timeout_ms: float) -> bool:
@@ -36,13 +28,24 @@ def holds_after_end(has_children: bool, has_unread_child: bool, waited_ms: float
     return waited_ms < timeout_ms and (has_unread_child or not has_children)
 
 
+def shard_watermark(next_watermark: int | None, emitted: int | None) -> int | None:
+    """Return the watermark with which a shard counts for the global minimum (W1).
+
+    It is the watermark of the next queued record, or else of the last emitted one.
+    """
+    return emitted if next_watermark is None else next_watermark
+
+
 def inherited_watermark(parents: Iterable[int | None]) -> int | None:
     """Return the watermark at which a child begins to count: the lowest known watermark of its parents (W5)."""
     return min((watermark for watermark in parents if watermark is not None), default=None)
 
 
 def raised_watermark(current: int | None, candidate: int | None) -> int | None:
-    """Return the global watermark after a new minimum: the higher one of both, or `current` if the minimum is unknown (W6)."""
+    """Return the global watermark after its `candidate`, the lowest watermark of all shards, was computed again (W6).
+
+    It is the higher one of `current` and `candidate`, or `current` if the candidate is unknown (None).
+    """
     if candidate is None:
         return current
     return candidate if current is None else max(current, candidate)

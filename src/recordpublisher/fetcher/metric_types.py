@@ -1,4 +1,4 @@
-"""Declares metrics: those of a worker or a shard, and those of a sink.
+"""Declares the metrics of workers, shards and sinks.
 
 `@metric(GAUGE, "ms")` makes a method a metric.
 """
@@ -31,7 +31,7 @@ COUNTER, GAUGE, FLAG, TEXT, HISTOGRAM = MetricType
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a number, as counters and gauges have."""
+    """Return whether a value is a number, as the value of a counter or gauge must be."""
     return isinstance(value, int | float)
 
 
@@ -52,10 +52,10 @@ class SinkMetric(msgspec.Struct, frozen=True):
 
 
 class Metric(Generic[V]):
-    """One metric of a worker or a shard. `read` returns its value from a view, which has the values at one moment.
+    """One metric of a worker or a shard. `read` returns its value from a view: an object that has the values at one moment.
 
-    A class attribute with this type is a metric of that class. `attribute` is the name of the metric in snake_case. `shown` and `loss` are
-    described in `publishers/shard_metrics.py`.
+    A class attribute of this type is a metric of that class (`metrics_of`). `attribute`: the name of the metric in snake_case. `shown` and
+    `loss` are described in `publishers/shard_metrics.py`.
     """
 
     def __init__(

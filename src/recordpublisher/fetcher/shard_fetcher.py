@@ -112,7 +112,7 @@ class ShardFetcher:
             # The last checkpoint after an error may leave out records that `MapSink` still holds. The next start reads them again, but this
             # fetcher would skip them.
             raise StateError(
-                f"an error has ended this fetcher, so make a new one to resume: {describe_error(self._released_after)}"
+                f"this fetcher cannot run again; create a new one to resume. An error has ended it: {describe_error(self._released_after)}"
             ) from self._released_after
         self._has_failed = is_cut_off = False
         self._idle_ms = None
@@ -141,7 +141,7 @@ class ShardFetcher:
         return await self._checkpointer.checkpoint()
 
     async def close(self) -> None:
-        """Close publishers and sink. Each is closed even if closing another one fails, and left behind if its `close` hangs."""
+        """Close publishers and sink, each even if closing another one fails. A `close` that hangs is not waited for."""
         job = self._dependencies
         if self._has_failed or self._ownership.has_others:
             job.factory.keep_shared()
@@ -159,7 +159,7 @@ class ShardFetcher:
         return self._view.retention.of(stream)
 
     def progress(self) -> WorkerProgress:
-        """Return the figures of a progress line, which cost far less than all metrics."""
+        """Return the numbers of a progress line. They cost far less to compute than all metrics."""
         job = self._dependencies
         return progress_of(self._view, unfinished_of(job.sink), job.clock.now_ms())
 
@@ -173,12 +173,12 @@ class ShardFetcher:
 
     @property
     def checkpoint_times(self) -> CheckpointAge:
-        """When checkpoints were stored, and what is not stored yet."""
+        """When checkpoints were stored, and how many written records no stored checkpoint covers yet."""
         return self._checkpointer.times
 
     @property
     def ending(self) -> asyncio.Event:
-        """Set when a run begins to end, until the next run starts."""
+        """An event that is set when a run begins to end, and cleared when the next run starts."""
         return self._completion.ending
 
     @property
@@ -296,9 +296,14 @@ class ShardFetcher:
             # The last checkpoint ended as cancelled, although nothing here has cancelled it. A CancelledError would hide the error that
             # ended the run, and the run would seem to be cancelled.
             reason = "the state store or the sink raised CancelledError" if ending.cancelled() else late
-            log.warning("no last checkpoint could be stored after the error: %s", reason)
+            log.warning(
+                "no last checkpoint could be stored after the error, so the next start repeats more records: %s", reason
+            )
         except Exception as failure:
-            log.warning("no last checkpoint could be stored after the error: %s", with_notes(failure))
+            log.warning(
+                "no last checkpoint could be stored after the error, so the next start repeats more records: %s",
+                with_notes(failure),
+            )
         finally:
             ending.cancel()
             await end_or_leave([ending], GRACE_SECONDS)
@@ -452,15 +457,15 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
         snapshotter = Snapshotter(job, table, lambda: owned.kept_states)
         checkpointer = SnapshotCheckpointer(job, snapshotter, emitter, dead_letters)
     else:
+        from .elastic.group_membership import GroupMembership
         from .elastic.job_storage import group_job_of
         from .elastic.lease_checkpointer import LeaseCheckpointer
         from .elastic.leased_ownership import LeasedOwnership
         from .elastic.leased_shards import LeasedShards
-        from .elastic.worker_lives import WorkerLives
 
         snapshotter, group_job = Snapshotter(job, table), group_job_of(job.streams, job.sink, group.job_name)
         leased = LeasedShards(job, table, shards, emitter, dead_letters, snapshotter)
-        lives = WorkerLives(
+        membership = GroupMembership(
             group,
             leased,
             current,
@@ -473,8 +478,8 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
             # continue (W9).
             on_advance=emitter.wake,
         )
-        ownership = LeasedOwnership(job, group, group_job, table, leased, lives)
-        checkpointer = LeaseCheckpointer(lives, snapshotter, suspension, leased.commit_counts)
+        ownership = LeasedOwnership(job, group, group_job, table, leased, membership)
+        checkpointer = LeaseCheckpointer(membership, snapshotter, suspension, leased.commit_counts)
 
     checkpointer.times.count_records(lambda: emitter.records)
     alarm_monitor = AlarmMonitor(job, table, alignment, emitter, leases)

@@ -131,7 +131,10 @@ class ShardLifecycle(ShardListener):
         return discovery.streams.is_fixed and self._table.is_exhausted(discovery.opened)
 
     def on_listing(self, stream: str, listed: Sequence[Shard]) -> None:
-        """Handle a complete listing of a stream, which the table of shards already has: pass it on, and start the readers of new shards."""
+        """Start the readers of shards that a complete listing of a stream has added to the table of shards.
+
+        The listing also shows for which ended shards watermarks need not wait any longer (W5).
+        """
         self._ended_parents.on_listing(stream, listed)
         self.start_readers()
 

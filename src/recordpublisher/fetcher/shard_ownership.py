@@ -15,8 +15,8 @@ from ..publishers.log_fields import log_extra
 from ..publishers.safe_text import with_notes
 from ..publishers.shards import Shard
 from ..publishers.user_code import describe_error
+from .checkpoints.shard_starts import initial_states, list_restored, unlisted_states
 from .checkpoints.snapshot_format import RestoredState
-from .checkpoints.starts import initial_states, list_restored, unlisted_states
 from .dependencies import FetcherDependencies
 from .shard_lifecycle import ShardLifecycle
 from .shards.discovery import MissingShards, OwnedShards
@@ -156,7 +156,11 @@ class FixedOwnership(ShardOwnership):
         self._request_checkpoint()
         self._shards.start_readers()
         await self._shards.wait_for_stopped_readers()
-        log.info("%s left the list of streams: it is no longer read", stream, extra=log_extra(stream))
+        log.info(
+            "stream %s is no longer in the job's list of streams, so it is no longer read",
+            stream,
+            extra=log_extra(stream),
+        )
         try:
             await self._job.factory.release(stream)
         except RecordPublisherError as error:
@@ -192,9 +196,11 @@ class FixedOwnership(ShardOwnership):
         self._owned.add_stream(listed, initial_states(listed, known, self._starts), unlisted_states(listed, known))
         self._shards.start_readers()
         text = "continues where it stopped" if known.shards else f"begins at {self._starts.default.type.value}"
-        log.info("%s was added to the list of streams: it %s", stream, text, extra=log_extra(stream))
+        log.info("stream %s was added to the job's list of streams: it %s", stream, text, extra=log_extra(stream))
 
     def _log_failure(self, stream: str, reason: str) -> None:
         if self._failures.get(stream) != reason and stream not in self._job.discovery.not_found:
-            log.warning("%s cannot be read yet; it is tried again: %s", stream, reason, extra=log_extra(stream))
+            log.warning(
+                "stream %s cannot be read yet; the job tries again: %s", stream, reason, extra=log_extra(stream)
+            )
         self._failures[stream] = reason

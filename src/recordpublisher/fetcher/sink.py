@@ -139,7 +139,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
-        """Called before the first write of a reader: from `start` on, the written records are complete.
+        """Called before the first write of a reader, which will write every record of the shard from `start` on.
 
         Also called, with TRIM_HORIZON, before the first write after a gap that the job has accepted. Default: do nothing.
 
@@ -149,7 +149,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
-        """Called when the job has read up to a position, and none of the records before it can be used. Default: do nothing."""
+        """Called when the job has read up to `position` and has nothing to write, because it can use no record. Default: do nothing."""
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
         """Called when the last record of a shard was written. The next checkpoint contains the end of the shard. Default: do nothing."""
@@ -161,7 +161,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     async def idle(self) -> None:
-        """Called when every shard of the worker became idle: do not wait for its watermark. Default: do nothing."""
+        """Called when every shard of the worker became idle, so that nothing waits for the worker's watermark. Default: do nothing."""
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything that was written is durable. Raise an error if that is not possible. Default: do nothing.
@@ -190,7 +190,8 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Return whether a last `flush` is safe after an error has ended the run, even if the error came from this sink.
 
         That `flush` returns a state of only what is durable, and does not raise the same error again. Default: True only if `flush` is not
-        overridden, because each batch is then durable when `write` returns. Other sinks may have lost older records with the error.
+        overridden, because each batch is then durable when `write` returns. In other sinks the error may have cost older records, which a
+        `flush` would then report as durable.
         """
         return type(self).flush is Sink.flush
 
@@ -264,9 +265,11 @@ class SinkContext:
     - `resume_writing()` makes the job call `Sink.has_room` again. It may be called even if there was room before.
     - `traced(call)` returns the call of a handler with a span of OpenTelemetry around it, for a sink with `traces_writes = False`.
     - `await retry(call)` calls a service until it answers, for up to `flink.job.max.outage`.
-    - `outages`, `drain_seconds` and `is_stopping()` say for how long `retry` calls: like any other call of the job, and for this many
-      seconds after a stop. `is_lost()` returns whether another process has acquired the shard of the batch that `write` has: then `retry`
-      makes no further call.
+    - `outages`: the time limit and the pauses with which `retry` repeats its call. They are the same for all calls of the job.
+    - `drain_seconds`: the time for which `retry` repeats its call after the job began to end (seconds). `is_stopping()` returns whether
+      the job has begun to end.
+    - `is_lost()` returns whether another process has acquired the shard of the batch that `write` has. If so, `retry` makes no further
+      call.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
     - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, which is then
       acknowledged. `shard` is the `Shard.key`. It is None if the job reads shards.
@@ -316,8 +319,8 @@ class SinkContext:
 
         In a group, `call` is made again only while the process may write (`may_write`).
 
-        - `call`: makes the request, and may be made again although the one before has arrived. Until it succeeds, `write` gets no other
-          batch.
+        - `call`: makes the request. It may be called again although the service has received an earlier request. Until it succeeds,
+          `write` gets no other batch.
         - `on`: the classes of errors after which a call may succeed later, such as `httpx.TransportError`. TransientError is always one.
         - `service`: what is called, for the log and the error.
 
@@ -380,7 +383,7 @@ class Unfinished:
 
 
 class CommitNumber(NamedTuple):
-    """Numbers what one writer stages. `n` is from 1 to 2**63 - 1 and only grows, even over restarts of the writer.
+    """The number of one call of `stage`, unique for its writer. `n` is from 1 to 2**63 - 1, and only grows, even over restarts.
 
     `writer` is `job/life`: the name of the job, and of the run of a worker that stages (its life, see `CommittingSink`). No later life has
     the same name. A table that stores the last number of each writer can tell which commits it already has.

@@ -1,4 +1,4 @@
-"""The calls of a sink to its service that are made again while the service is away (`SinkContext.retry`)."""
+"""Repeats a sink's call to its service while the service does not answer (`SinkContext.retry`)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ STOP_SECONDS = 1.0
 
 
 class RetriedCall(Generic[T]):
-    """Makes one call until it succeeds. The arguments are those of `SinkContext.retry`, whose `context` says for how long.
+    """Repeats one call until it succeeds.
 
-    Each call after the first one needs the permission to write, because others may have acquired the shard since then (E4).
+    The arguments are described in `SinkContext.retry`; `context` limits how long the call is repeated. Each repetition needs the permission
+    to write, because another worker may have acquired the shard since the first call (E4).
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class RetriedCall(Generic[T]):
             )
 
     def _look_for_stop(self) -> None:
-        """Note when the job begins to end. A call may take long, so the time of its end would be too late."""
+        """Note the time at which the job begins to end, even while a call is in progress, because a call may take long."""
         if self._context.is_stopping():
             self._stopped_at = self._loop.time()
         else:
@@ -87,5 +88,5 @@ class RetriedCall(Generic[T]):
         seconds = self._context.drain_seconds
         if self._loop.time() - self._stopped_at >= seconds:
             raise RetriesExhaustedError(
-                f"{text_of(last)}; the job began to end {seconds:g} s ago ({DRAIN_TIMEOUT.key})"
+                f"{text_of(last)}; the call is not repeated, because the job began to end {seconds:g} s ago ({DRAIN_TIMEOUT.key})"
             ) from last

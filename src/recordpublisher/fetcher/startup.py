@@ -1,5 +1,7 @@
 """Opens a job: restores stored state, lists shards, and decides where each shard starts (P3, S5). Also closes what the job uses."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Awaitable, Collection, Mapping, Sequence
@@ -12,10 +14,9 @@ from recordpublisher.publishers.user_code import close_or_leave
 from ..publishers.properties.job_properties import JOB_NAME
 from ..publishers.properties.reading_properties import INITIAL_POSITION
 from ..publishers.properties.times_and_sizes import iso_time
-from ..publishers.safe_text import counted
+from ..publishers.safe_text import counted, few_of
 from ..publishers.shards import Shard
-from .checkpoints.snapshot_format import RestoredState, merge_snapshots, overlay, warn_of_other_streams
-from .checkpoints.starts import (
+from .checkpoints.shard_starts import (
     Starts,
     data_loss_error,
     initial_states,
@@ -27,6 +28,7 @@ from .checkpoints.starts import (
     shards_with_unread_children,
     unlisted_states,
 )
+from .checkpoints.snapshot_format import RestoredState, merge_snapshots, overlay, warn_of_other_streams
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .pipeline.sink_errors import check_returned_state, close_sink, naming_sink, states_of_sink
@@ -36,37 +38,6 @@ from .sink import CommittingSink, Sink, SinkContext, State
 from .watermarks import lowest_active
 
 log = logging.getLogger("recordpublisher.start")
-
-
-class OpenedJob(msgspec.Struct, frozen=True):
-    """The state that a job starts from.
-
-    - `listed`: every shard.
-    - `states`: the state of each shard by `Shard.key`.
-    - `starts`: where new shards start.
-    - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).
-    - `generation`: the number of this start, which is higher than that of every snapshot that was found.
-    - `unlisted_states`: the known states of shards that the listing lacks.
-    """
-
-    listed: Sequence[Shard]
-    states: Mapping[str, ShardState]
-    starts: Starts
-    pinned_ms: int | None
-    generation: int
-    unlisted_states: Mapping[str, ShardState] = msgspec.field(default_factory=dict)
-
-    @property
-    def lowest_watermark(self) -> int | None:
-        """The global watermark at the start of a job (W6): the lowest watermark of the shards that are read from now on.
-
-        It is None if one of these shards has no watermark, because its first record may have any event time (W2).
-        """
-        return lowest_active(self.states[shard.key].watermark for shard in self.listed if self._is_readable(shard))[1]
-
-    def _is_readable(self, shard: Shard) -> bool:
-        """Return whether a shard is read now. If it waits for a parent, the parent counts for it (W5)."""
-        return not self.states[shard.key].ended and is_startable(shard, self.states)
 
 
 async def open_job(job: FetcherDependencies, context: SinkContext, missing: MissingShards) -> OpenedJob:
@@ -108,7 +79,7 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     log.info(
         "the job reads %s of %s; it %s",
         counted(len(ours), "shard"),
-        ", ".join(job.streams),
+        few_of(sorted(job.streams)),
         where_it_begins(
             sum(shard.key in restored.shards for shard in ours),
             restored.taken_ms,
@@ -120,12 +91,43 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     return OpenedJob(listed, states, starts, pinned_ms, max(generation, restored.generation + 1), unlisted)
 
 
+class OpenedJob(msgspec.Struct, frozen=True):
+    """The state that a job starts from.
+
+    - `listed`: every shard.
+    - `states`: the state of each shard by `Shard.key`.
+    - `starts`: where new shards start.
+    - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).
+    - `generation`: the number of this start, which is higher than that of every snapshot that was found.
+    - `unlisted_states`: the known states of shards that the listing lacks.
+    """
+
+    listed: Sequence[Shard]
+    states: Mapping[str, ShardState]
+    starts: Starts
+    pinned_ms: int | None
+    generation: int
+    unlisted_states: Mapping[str, ShardState] = msgspec.field(default_factory=dict)
+
+    @property
+    def lowest_watermark(self) -> int | None:
+        """The global watermark at the start of a job (W6): the lowest watermark of the shards that are read from now on.
+
+        It is None if one of these shards has no watermark, because its first record may have any event time (W2).
+        """
+        return lowest_active(self.states[shard.key].watermark for shard in self.listed if self._is_readable(shard))[1]
+
+    def _is_readable(self, shard: Shard) -> bool:
+        """Return whether a shard is read now. If it waits for a parent, the parent counts for it (W5)."""
+        return not self.states[shard.key].ended and is_startable(shard, self.states)
+
+
 def where_it_begins(
     count: int, taken_ms: int | None, start: StartingPosition, job_name: str | None, *, is_latest: bool
 ) -> str:
     """Return where the job begins, as a clause for the log.
 
-    - `count`: number of its shards with a stored position.
+    - `count`: number of the job's shards that have a stored position.
     - `is_latest`: whether the job begins at LATEST, for which `start` has a time.
     """
     at = "" if start.timestamp_ms is None else f" {iso_time(start.timestamp_ms)}"

@@ -1,8 +1,8 @@
-"""Computes event time over the shards of a worker: alignment, stragglers, ended parents, and the watermark that the sink receives.
+"""Computes watermarks over the shards of a worker: the global watermark, and the watermark that the sink receives.
 
-`Alignment` orders the shards, `EndedParentHold` keeps the watermark of an ended parent (W5), `LocalWatermark` is the sink's
-watermark, `StragglerDetector` excludes shards that are far behind (W12), and `OwnWatermark` is the global watermark of a process
-that reads every shard (W6). The rules for one shard are in `global_watermark_rules.py`.
+`WatermarkTracker` is the port that provides the global watermark, and `OwnWatermark` its implementation for a process that reads every
+shard (W6). `Alignment` orders the shards, `EndedParentHold` lets watermarks wait for ended parents (W5), `LocalWatermark` keeps the sink's
+watermark, and `StragglerDetector` excludes shards that are far behind (W12). The rules for one shard are in `global_watermark_rules.py`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,66 @@ from .settings import AlignmentTimes
 from .shards.lineage import parent_keys
 from .shards.shard_entry import ShardEntry
 from .shards.shard_table import ShardTable
+
+# WatermarkTracker is the port that provides the global watermark (W6): of the shards of this process alone, or of a group of workers.
+
+
+class WatermarkTracker(ABC):
+    """Provides the global watermark, which never falls (W6). No call waits for a service."""
+
+    @abstractmethod
+    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
+        """Report how the shards of this process count, and return the global watermark (epoch ms), or None before one is known.
+
+        - `status`: whether any shard counts.
+        - `watermark`: the lowest watermark of the shards that count (epoch ms), or None if one of them has had no record yet.
+        """
+
+    @abstractmethod
+    def current(self) -> int | None:
+        """Return the global watermark (epoch ms), or None before one is known."""
+
+    @property
+    def has_others(self) -> bool:
+        """Whether shards of other processes count too."""
+        return False
+
+    @property
+    def worker(self) -> str | None:
+        """Name of the worker that this process is in its group, which changes when the worker is replaced; None without a group."""
+        return None
+
+    def after_suspension(self) -> None:  # noqa: B027 - optional on purpose
+        """Called when this process was suspended."""
+
+    def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
+        """Set the global watermark at the start of the job: the lowest watermark in the restored state (W6)."""
+
+    def max_shard_watermark(self) -> int | None:
+        """Return the highest watermark of any active shard of other processes (epoch ms, W12); None if there are none."""
+        return None
+
+
+class OwnWatermark(WatermarkTracker):
+    """The global watermark of a process that reads every shard: the minimum of all shards, computed at every decision."""
+
+    def __init__(self) -> None:
+        self._highest: int | None = None
+
+    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
+        """Raise the global watermark to the lowest watermark of the shards that count."""
+        if status is ShardsStatus.ACTIVE:
+            self._highest = raised_watermark(self._highest, watermark)
+        return self._highest
+
+    def current(self) -> int | None:
+        """Return the global watermark: the highest minimum so far, so it never falls."""
+        return self._highest
+
+    def start_at(self, watermark: int | None) -> None:
+        """Set the global watermark to the lowest restored watermark, unless it is already higher."""
+        self._highest = raised_watermark(self._highest, watermark)
+
 
 BEFORE_ALL_WATERMARKS = -math.inf
 
@@ -94,8 +154,8 @@ class Alignment:
     def update(self, entry: ShardEntry, may_emit: bool = True, holds_watermark: bool = True) -> None:
         """Register a change of a shard's queue, stage or idleness.
 
-        - `may_emit`: False if the shard emits no more in this run.
-        - `holds_watermark`: False if watermarks do not wait for it.
+        - `may_emit`: False if the shard emits no more records in this run.
+        - `holds_watermark`: False if watermarks do not wait for the shard.
         """
         self._entries[entry.key] = entry
         watermark = entry.next_watermark
@@ -117,16 +177,16 @@ class Alignment:
             self._removed = raised_watermark(self._removed, entry.state.watermark)
 
     def on_emitted(self, entry: ShardEntry) -> None:
-        """Note that a shard has emitted. If the shards take turns, the next `update` puts it last."""
+        """Note that a shard has emitted records. If the shards take turns, the next `update` puts this shard last."""
         self._next_shards.set(entry.key, None)
         self._stragglers.set(entry.key, None)
 
     def entries(self) -> list[ShardEntry]:
-        """Return the shards that count, or may count again."""
+        """Return the shards that were added and not removed, with those that watermarks do not wait for now."""
         return list(self._entries.values())
 
     def report(self) -> int | None:
-        """Report this worker's watermark to the tracker, even while idle (W7), and return the global watermark."""
+        """Report this worker's watermark to the tracker, even while its shards are idle (W7). Return the global watermark."""
         # A suspension of this process must not count as time in which the other workers did not report.
         self._running_time.check()
         status, watermark = self._active.status()
@@ -145,9 +205,10 @@ class Alignment:
         return self.report()
 
     def select_next(self) -> tuple[ShardEntry, int] | None:
-        """Return the shard that emits next, and how many records of its first queued batch, or None if all are held back or empty.
+        """Return the shard that emits next, and how many records of its first queued batch.
 
-        Alignment and the bounds of the run decide. The worker's watermark is reported to the tracker first.
+        Return None if no shard has queued records that alignment and the bounds of the run allow. The worker's watermark is reported to the
+        tracker first.
         """
         first = self._next_shards.lowest()
         if first is None:
@@ -199,9 +260,9 @@ class Alignment:
         return next(self._turns) if turn is None or turn == BEFORE_ALL_WATERMARKS else turn
 
     def _order_of_straggler(self, watermark: int) -> float:
-        """Return the number by which a straggler is ordered: it takes turns with the first shard that is not a straggler (P7, W12).
+        """Return the number by which a straggler is ordered, so that it takes turns with the first other shard (P7, W12).
 
-        Ordered by its own watermark, a straggler would always be first.
+        If it were ordered by its own watermark, a straggler would always be first.
         """
         lowest = self._active.status()[1]
         return watermark if lowest is None else max(watermark, lowest + 1)
@@ -213,7 +274,7 @@ class Alignment:
 
 
 class RunningTime(Protocol):
-    """Tells for how long this process has been running."""
+    """Measures for how long this process has been running, without the time in which it was suspended."""
 
     @property
     def running_seconds(self) -> float:
@@ -277,7 +338,7 @@ class EndedParentHold:
         self._ended[entry.key] = _EndedShard(self._clock.monotonic())
 
     def on_listing(self, stream: str, shards: Iterable[Shard]) -> None:
-        """Register a complete listing of a stream, which the table of shards already has.
+        """Register a complete listing of a stream, after the table of shards has applied it.
 
         If a closed shard of a finite source has no child in this listing, no child follows later. The shard no longer holds the watermark.
         """
@@ -392,7 +453,7 @@ class LocalWatermark:
 
 
 class StragglerDetector:
-    """Decides which shards are excluded from watermarks (stragglers). Updated at each heartbeat.
+    """Decides which shards are excluded from watermarks (stragglers). The fetcher calls `update` after each sync interval.
 
     A shard is excluded while the watermark of its next record is more than `flink.watermark.alignment.max.lag` below the highest watermark
     of the job. It is read and emitted as before, but neither the global watermark nor the sink's watermark waits for it. It counts again
@@ -440,66 +501,6 @@ def watermark_of(entry: ShardEntry) -> int | None:
     if not entry.is_open or (entry.reading.is_idle and not entry.has_unwritten):
         return None
     return entry.alignment_watermark
-
-
-# WatermarkTracker is the port that provides the global watermark (W6): of the shards of this process alone, or of a group of workers.
-
-
-class WatermarkTracker(ABC):
-    """Provides the global watermark, which never falls (W6). No call waits for a service."""
-
-    @abstractmethod
-    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Report how the shards of this process count, and return the global watermark (epoch ms), or None before one is known.
-
-        - `status`: whether any shard counts.
-        - `watermark`: the lowest watermark of the shards that count (epoch ms), or None if one of them has had no record yet.
-        """
-
-    @abstractmethod
-    def current(self) -> int | None:
-        """Return the global watermark (epoch ms), or None before one is known."""
-
-    @property
-    def has_others(self) -> bool:
-        """Whether shards of other processes count too."""
-        return False
-
-    @property
-    def worker(self) -> str | None:
-        """Name of the worker that this process is in its group, which changes when the worker is replaced; None without a group."""
-        return None
-
-    def after_suspension(self) -> None:  # noqa: B027 - optional on purpose
-        """Called when this process was suspended."""
-
-    def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
-        """Set the global watermark at the start of the job: the lowest watermark in the restored state (W6)."""
-
-    def max_shard_watermark(self) -> int | None:
-        """Return the highest watermark of any active shard of other processes (epoch ms, W12); None if there are none."""
-        return None
-
-
-class OwnWatermark(WatermarkTracker):
-    """The global watermark of a process that reads every shard: the minimum of all shards, computed at every decision."""
-
-    def __init__(self) -> None:
-        self._highest: int | None = None
-
-    def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Raise the global watermark to the lowest watermark of the shards that count."""
-        if status is ShardsStatus.ACTIVE:
-            self._highest = raised_watermark(self._highest, watermark)
-        return self._highest
-
-    def current(self) -> int | None:
-        """Return the global watermark: the highest minimum so far, so it never falls."""
-        return self._highest
-
-    def start_at(self, watermark: int | None) -> None:
-        """Set the global watermark to the lowest restored watermark, unless it is already higher."""
-        self._highest = raised_watermark(self._highest, watermark)
 
 
 # IndexedMinHeap finds the lowest of many changing values in O(log n).
@@ -600,7 +601,10 @@ class ActiveMinimum(Generic[K]):
 
 
 def lowest_active(watermarks: Iterable[int | None]) -> tuple[ShardsStatus, int | None]:
-    """Return whether there are any watermarks, and the lowest one. `watermarks` has one of each active shard or worker."""
+    """Return ACTIVE with the lowest of these watermarks, which is None if one is None. Return IDLE if there are none.
+
+    `watermarks`: the watermark of each active shard or worker; None if it has none yet.
+    """
     minimum: ActiveMinimum[int] = ActiveMinimum()
     for number, watermark in enumerate(watermarks):
         minimum.set(number, True, watermark)

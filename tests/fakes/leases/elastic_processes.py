@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
-from recordpublisher.fetcher.checkpoints.starts import Starts
+from recordpublisher.fetcher.checkpoints.shard_starts import Starts
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.elastic.leased_ownership import LeasedOwnership
@@ -129,7 +129,7 @@ class ElasticProcess(FetcherProcess):
     @property
     def worker(self) -> Worker:
         """The life that runs now, or ran last."""
-        worker = self._ownership.lives._current.worker
+        worker = self._ownership.membership._current.worker
         assert worker is not None
         return worker
 

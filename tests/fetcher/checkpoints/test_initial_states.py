@@ -2,8 +2,7 @@
 
 import pytest
 
-from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import (
+from recordpublisher.fetcher.checkpoints.shard_starts import (
     Starts,
     data_loss_error,
     initial_states,
@@ -11,6 +10,7 @@ from recordpublisher.fetcher.checkpoints.starts import (
     shards_past_retention,
     shards_read_long_ago,
 )
+from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
 from recordpublisher.fetcher.shards.retention_check import RetentionGap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

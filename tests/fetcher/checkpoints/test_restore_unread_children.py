@@ -2,8 +2,8 @@
 
 import pytest
 
+from recordpublisher.fetcher.checkpoints.shard_starts import shards_with_unread_children
 from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import shards_with_unread_children
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import SequenceNumber
 

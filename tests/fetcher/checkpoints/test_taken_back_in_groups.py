@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from recordpublisher.fetcher.elastic.group_membership import GroupMembership
 from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.elastic.positions_with_rows import SinkLives
-from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
 from recordpublisher.fetcher.leases.group_counters import GroupCounters
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.group_watermark import ShardWatermark
@@ -171,7 +171,7 @@ async def process(world, network, until=lambda: False):
     group = JobStorage(store, SETTINGS, "job", random.Random(draw.random()))
     job = GroupJob("table", ("orders",), world.entries is not None, "job")
     failed = []
-    lives = WorkerLives(
+    lives = GroupMembership(
         group,
         readers,
         CurrentWorker(),

@@ -143,7 +143,7 @@ async def test_a_worker_is_sealed_when_it_is_silent_for_the_longer_of_both_lease
 
 
 async def test_a_worker_is_late_after_half_of_its_lease_until_its_next_heartbeat(group, caplog):
-    told = "worker b has sent no heartbeat for 10 s: after 20 s it is sealed, and others take its shards"
+    told = "worker b has sent no heartbeat for 10 s: after 20 s it counts as ended, and other workers take its shards"
     seen = []
     for elapsed in range(0, 15, 5):
         group.clock.seconds = elapsed

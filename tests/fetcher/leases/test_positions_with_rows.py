@@ -206,7 +206,7 @@ def test_a_slow_stage_of_a_life_ends_before_the_next_life_begins(places):
         await slow
         second = await following
         await process.sink.write(batch_of("a", 1))
-        with pytest.raises(FencedError, match="worker w1 has ended: worker w2 has the sink now"):
+        with pytest.raises(FencedError, match="worker w1 has ended: worker w2 of the same process uses the sink now"):
             await life.stage()
         await process.commit(second, 1)
         return table

@@ -74,13 +74,13 @@ def test_a_store_that_answers_again_is_logged(caplog, monkeypatch):
             monkeypatch.setattr(group.store, "compare_and_set", fail)
             await asyncio.sleep(7)
             assert "a heartbeat of worker a was not stored; it is tried again: no answer" in caplog.text
-            assert "answers again" not in caplog.text
+            assert "answers worker a again" not in caplog.text
             monkeypatch.setattr(group.store, "compare_and_set", write)
             await asyncio.sleep(60)
 
     with caplog.at_level("INFO", "recordpublisher.group"):
         run_virtual(story())
-    assert caplog.messages.count("the store of the group of a answers again") == 1
+    assert caplog.messages.count("the group's store answers worker a again") == 1
 
 
 def test_a_worker_that_leaves_during_an_outage_of_its_sink_is_not_said_to_wait_for_its_group_alone(caplog):
@@ -100,7 +100,9 @@ def test_a_worker_that_leaves_during_an_outage_of_its_sink_is_not_said_to_wait_f
 
     with caplog.at_level("WARNING", "recordpublisher.group"):
         run_virtual(story())
-    assert set(caplog.messages) == {"worker a waits for the state store or the sink: the bucket does not answer"}
+    assert set(caplog.messages) == {
+        "worker a waits for the state store or the sink, and tries again: the bucket does not answer"
+    }
 
 
 def test_a_line_about_many_shards_names_some(caplog):

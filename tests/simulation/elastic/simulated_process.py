@@ -255,7 +255,7 @@ class SimulatedProcess:
         except BaseException:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
-            worker.end()  # as WorkerLives: at once, while a checkpoint may be in progress
+            worker.end()  # as GroupMembership: at once, while a checkpoint may be in progress
             raise
         finally:
             for task in others:
@@ -263,7 +263,7 @@ class SimulatedProcess:
             await asyncio.gather(*others, return_exceptions=True)
 
     async def _checkpoint(self, worker: Worker) -> None:
-        """As WorkerLives does. Nothing cuts it off but the end of its process: not even the end of its life."""
+        """As GroupMembership does. Nothing cuts it off but the end of its process: not even the end of its life."""
         try:
             await worker.checkpoint()
         except FencedError:

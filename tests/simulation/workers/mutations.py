@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 from recordpublisher.consumer import shard_consumer
 from recordpublisher.fetcher import global_watermark_rules, watermarks
+from recordpublisher.fetcher.elastic.group_membership import GroupMembership
 from recordpublisher.fetcher.elastic.leased_ownership import GroupWatermarkTracker
-from recordpublisher.fetcher.elastic.worker_lives import WorkerLives
 from recordpublisher.fetcher.pipeline import memory_budget
 from recordpublisher.fetcher.pipeline.emitter import Emitter
 from recordpublisher.fetcher.shard_lifecycle import ShardLifecycle
@@ -129,7 +129,7 @@ def held_workers_wait_for_a_record() -> Patches:
     """W7: a process whose shards are held or idle asks for the global watermark only when it reads something."""
     return [
         (Emitter, "on_heartbeat", lambda self: None),
-        (WorkerLives, "_on_advance", property(lambda self: lambda: None, lambda self, callback: None)),
+        (GroupMembership, "_on_advance", property(lambda self: lambda: None, lambda self, callback: None)),
     ]
 
 

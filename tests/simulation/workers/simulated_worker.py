@@ -80,7 +80,7 @@ class SimulatedWorker(CheckedProcess):
     def _may_write(self) -> bool:
         """A worker of a group writes only while its heartbeats are confirmed (E4). One that runs alone waits for nobody (A10)."""
         ownership = self.fetcher._ownership
-        return not isinstance(ownership, LeasedOwnership) or ownership.lives.may_write
+        return not isinstance(ownership, LeasedOwnership) or ownership.membership.may_write
 
     def calm(self) -> None:
         """Nothing happens to its calls any more."""

@@ -18,7 +18,7 @@ import typer
 from msgspec.structs import replace
 
 from recordpublisher.consumer.event_time import check_times, timestamp_assigner_for
-from recordpublisher.fetcher.checkpoints.starts import Starts
+from recordpublisher.fetcher.checkpoints.shard_starts import Starts
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.deserializers.decompression import decompressor_for

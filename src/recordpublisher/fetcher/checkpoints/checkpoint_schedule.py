@@ -36,7 +36,7 @@ class CheckpointScheduler:
     def request(self) -> None:
         """Request a checkpoint soon.
 
-        A sink requests one. So does the end of a shard: children in other workers wait until the end is stored (S2).
+        Sinks call this. The fetcher calls it at the end of a shard, because children in other workers wait until that end is stored (S2).
         """
         self._requested.set()
 
@@ -58,7 +58,7 @@ class CheckpointScheduler:
 
 
 class CheckpointAge:
-    """Measures when the last checkpoint was stored, how long the checkpoint in progress has been running, and what is not stored yet."""
+    """Measures the age of the last stored checkpoint, the time of the one in progress, and how many written records are not stored yet."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -98,7 +98,7 @@ class CheckpointAge:
 
     @property
     def storing_ms(self) -> int:
-        """Time since positions are being written without success (ms), or 0 if none are."""
+        """Time since the checkpoint in progress first tried to write positions (ms); 0 if no such write is unfinished."""
         return self._since(self._storing) or 0
 
     @property

@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class CommittingCalls:
-    """Makes every call of a sink's methods that `CommittingSink` adds to `Sink`. Its methods are described there.
+    """Calls the methods that `CommittingSink` adds to `Sink`. They have the same names here, and `CommittingSink` describes them.
 
-    A result of a wrong type, or a call that the sink has not awaited, ends the job before a position is stored for it. These calls come
-    once a checkpoint, so the checks cost nothing for a record.
+    A result of a wrong type, or a call that the sink has not awaited, ends the job before it stores a position for these rows. These calls
+    are made once in each checkpoint, so the checks cost nothing for a record. A *life* is one run of a worker.
 
-    Raises: the errors of the sink's method, with a note that names the method; PluginError if the method returns something else than it
-    must, has not awaited a call, or raises an exception that would end the task without a message.
+    Each method raises the errors of the sink's method, with a note that names it. It raises PluginError if the sink's method returns a
+    wrong type, has not awaited a call, or raises an exception that would end the task without a message.
     """
 
     def __init__(self, sink: CommittingSink) -> None:
@@ -43,7 +43,7 @@ class CommittingCalls:
         return found
 
     async def begin(self, life: str) -> None:
-        """Begin a life."""
+        """Begin a life: drop the rows that the sink has not committed."""
         await self._call_for_nothing("begin", life)
 
     async def stage(self, number: CommitNumber) -> Staged | None:
@@ -80,11 +80,11 @@ class CommittingCalls:
         await self._call_for_nothing("publish", staged)
 
     async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return the items of which none of the rows is visible."""
+        """Return the staged items whose rows are certainly not visible."""
         return await self._call_for_items("unpublished", Staged, staged)
 
     async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Undo commits that are not published."""
+        """Undo commits that are not published. Return the items that are not published."""
         return await self._call_for_items("take_back", Staged, staged)
 
     async def writers(self) -> Sequence[str]:
@@ -92,21 +92,21 @@ class CommittingCalls:
         return await self._call_for_items("writers", str)
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete what ended lives have staged."""
+        """Delete the items that ended lives have staged, except those in `kept`."""
         await self._call_for_nothing("discard", has_ended, kept)
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Delete what the destination remembers of ended lives."""
+        """Delete what the destination remembers of ended lives. Return whether nothing is left to delete."""
         found: bool = await self._call("forget_ended_lives", is_forgotten)
         self._check("forget_ended_lives", found, isinstance(found, bool), "True or False")
         return found
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
-        """Return what any life has staged."""
+        """Return the files and objects that any life has staged, except those of the items in `kept`."""
         return await self._call_for_items("leftovers", Leftover, kept)
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete leftovers."""
+        """Delete these files and objects that were staged and never committed."""
         await self._call_for_nothing("remove", leftovers)
 
     async def end_life(self, life: str) -> None:
@@ -149,7 +149,7 @@ class CommittingCalls:
 
 
 def _not_json(value: Any, place: str = "content") -> str:
-    """Return, in words, the first part of a value that JSON would change or refuse. Return "" if there is none."""
+    """Describe the first part of a value that JSON would change or refuse. Return an empty text if there is no such part."""
     if isinstance(value, Mapping):
         for key, each in value.items():
             if not isinstance(key, str):

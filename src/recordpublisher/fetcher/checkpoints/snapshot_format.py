@@ -12,6 +12,7 @@ import msgspec
 
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.properties.job_properties import JOB_NAME, STATE_URI
+from recordpublisher.publishers.safe_text import few_of
 
 from ..conditional_store import Count, Millis, ShardKey, document_as
 from ..shards.shard_state import ShardState, StoredState
@@ -73,7 +74,8 @@ class RestoredState:
     """The stored state that a job continues from, merged from all snapshots that were found.
 
     - `shards`: the state of each shard by `Shard.key`.
-    - `pinned_ms`: the time that replaced LATEST, or a start at an age, when the job first started. Later starts use it again (P3).
+    - `pinned_ms`: the time that replaced LATEST, or a start at an age (such as an hour ago), when the job first started. Later starts use
+      it again (P3).
     - `generation`: the highest generation. Each start of the job has a higher one.
     - `taken_ms`: the time of the last snapshot, by the clock of the machine that took it. Only shown to people.
     """
@@ -186,7 +188,7 @@ def warn_of_other_streams(theirs: Collection[str], ours: Collection[str], place:
             "the stored positions%s belong to %s, and this job reads %s. The positions of both are kept. If another job reads the "
             "stored streams, stop this job and give it %s, because two jobs cannot run with the same place",
             f" in {place}" if place else "",
-            ", ".join(sorted(theirs)),
-            ", ".join(sorted(ours)),
+            few_of(sorted(theirs)),
+            few_of(sorted(ours)),
             ANOTHER_PLACE,
         )

@@ -12,6 +12,7 @@ import msgspec
 
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FencedError, RetriesExhaustedError, StateError, StoreUnavailableError
+from recordpublisher.publishers.safe_text import few_of
 
 from ..conditional_store import ConditionalStore, ConflictError
 from ..sink import CommitNumber, CommittingSink, Staged
@@ -153,7 +154,7 @@ class Commits:
     def _fenced(self) -> FencedError:
         return FencedError(
             f"{self._name} in {self._store.place} was written by another process, which has replaced this one, or "
-            "by a reset of the positions. This process stops; the other one reads again what it had not committed"
+            "by a reset of the positions. This process stops, and the records that it had not committed are read again"
         )
 
     async def _decide(self, write: _Write) -> None:
@@ -232,5 +233,5 @@ async def warn_of_rows_of_other_positions(sink: CommittingSink, place: str) -> N
             "flink.state.uri and flink.job.name",
             place,
             sink.destination(),
-            ", ".join(sorted(writers)),
+            few_of(sorted(writers)),
         )

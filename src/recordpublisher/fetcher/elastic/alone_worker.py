@@ -1,6 +1,6 @@
 """A job that runs in one process: its worker owns every shard, and its lease has no deadline.
 
-Starts that replace each other again and again, because two supervisors run the same job alone, are slowed down.
+If two supervisors run the same job alone, their starts replace each other again and again; such starts are slowed down.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from recordpublisher.publishers.errors import (
     StoreUnavailableError,
 )
 from recordpublisher.publishers.properties.job_properties import JOB_NAME
+from recordpublisher.publishers.safe_text import few_of
 
 from ..checkpoints.committing_calls import CommittingCalls
 from ..checkpoints.snapshot_format import checked_snapshot, refuse_other_job, snapshot_to_json
@@ -296,7 +297,7 @@ class AloneWorker:
         again = await self._documents.read_table()
         if again is None or again.document.version != table.version:
             return None
-        raise MissingPositionsError.of(", ".join(missing), self.place, table.job)
+        raise MissingPositionsError.of(few_of(sorted(missing)), self.place, table.job)
 
     async def _prepare(self, states: Mapping[str, ShardState]) -> None:
         """Store the positions, and then the worker's record, before the lease table names this worker."""

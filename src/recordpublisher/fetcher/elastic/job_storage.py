@@ -1,6 +1,6 @@
 """Where a job stores its leases and positions, with a group or without (`JobStorage`), and what identifies a job (`group_job_of`).
 
-Modules of workers are not imported here, so that loading it is fast.
+This module imports no module of workers, so that it loads fast.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class JobStorage:
     def documents(self) -> GroupStore:
         """The group's documents: lease table, worker records and positions.
 
-        A call takes at most one interval between heartbeats, because a later answer would be useless.
+        Each call has a time-out of one interval between heartbeats, because a later answer would be useless.
         """
         return GroupStore(self.store, self.settings.interval)
 

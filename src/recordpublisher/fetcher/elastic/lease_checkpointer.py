@@ -15,7 +15,7 @@ from recordpublisher.publishers.safe_text import with_notes
 from ..checkpointer import Checkpointer, Snapshotter
 from ..checkpoints.staged_commits import CommitCounts
 from ..pipeline.process_suspension import SuspensionDetector
-from .worker_lives import WorkerLives
+from .group_membership import GroupMembership
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -25,20 +25,20 @@ class LeaseCheckpointer(Checkpointer):
 
     def __init__(
         self,
-        lives: WorkerLives,
+        membership: GroupMembership,
         snapshotter: Snapshotter,
         suspension: SuspensionDetector,
         commit_counts: CommitCounts | None,
     ) -> None:
-        self._lives = lives
+        self._membership = membership
         self._snapshotter = snapshotter
         self._suspension = suspension
-        self.times = lives.times
+        self.times = membership.times
         self.commit_counts = commit_counts
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, store how far each shard was emitted (written to the sink), and return a snapshot of it."""
-        await self._lives.checkpoint(may_be_partial=False)
+        await self._membership.checkpoint(may_be_partial=False)
         return self._snapshotter.snapshot()
 
     async def take_first(self) -> None:
@@ -53,7 +53,7 @@ class LeaseCheckpointer(Checkpointer):
 
     async def _take(self, *, may_be_partial: bool) -> None:
         try:
-            await self._lives.checkpoint(may_be_partial=may_be_partial)
+            await self._membership.checkpoint(may_be_partial=may_be_partial)
         except StoreUnavailableError as error:
             log.warning("a checkpoint was not stored, the next one tries again: %s", with_notes(error))
         except FencedError as error:
@@ -62,15 +62,15 @@ class LeaseCheckpointer(Checkpointer):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Take the last checkpoint and leave the group.
 
-        A suspension of the process is still noticed during this call. The sink may write queued records in the call, but must not do so
-        after another worker has acquired the shards.
+        The sink may still write queued records during this call, but not after another worker has acquired the shards. So a suspension of
+        the process is still noticed.
         """
         self._suspension.reset()
         watching = asyncio.create_task(self._suspension.run())
         try:
             if not is_stopped:
                 await self._take(may_be_partial=False)
-            await self._lives.leave()
+            await self._membership.leave()
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)

@@ -15,12 +15,12 @@ from recordpublisher.publishers.errors import (
 )
 from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.properties.job_properties import JOB_WORKERS
-from recordpublisher.publishers.safe_text import with_notes
+from recordpublisher.publishers.safe_text import few_of, with_notes
 from recordpublisher.publishers.shards import Shard, is_listing_older_than
 
+from ..checkpoints.shard_starts import data_loss_error
 from ..checkpoints.snapshot_format import RestoredState
 from ..checkpoints.staged_commits import warn_of_rows_of_other_positions
-from ..checkpoints.starts import data_loss_error
 from ..conditional_store import wait_for_store
 from ..dependencies import FetcherDependencies
 from ..global_watermark_rules import raised_watermark
@@ -35,9 +35,9 @@ from ..shards.shard_table import ShardTable
 from ..sink import CommittingSink, SinkContext, entry_store_of
 from ..startup import OpenedJob, where_it_begins
 from ..watermarks import ShardsStatus, WatermarkTracker
+from .group_membership import GroupMembership, replace_group_job
 from .job_storage import JobStorage, refuse_positions_in_sink
 from .leased_shards import LeasedShards
-from .worker_lives import WorkerLives, replace_group_job
 
 log = logging.getLogger("recordpublisher.fetcher")
 start_log = logging.getLogger("recordpublisher.start")
@@ -46,7 +46,7 @@ LISTING_PAUSE_SECONDS = 1.0
 
 
 class LeasedOwnership(ShardOwnership):
-    """Lets this process take part in its group: it joins and leaves the group, and reads the shards whose leases it holds."""
+    """Lets this process take part in its group: joins and leaves the group, and reads the shards whose leases the process holds."""
 
     has_leases = True
 
@@ -57,7 +57,7 @@ class LeasedOwnership(ShardOwnership):
         group_job: GroupJob,
         table: ShardTable,
         leased: LeasedShards,
-        lives: WorkerLives,
+        membership: GroupMembership,
     ) -> None:
         self._job = job
         self._group = group
@@ -66,7 +66,7 @@ class LeasedOwnership(ShardOwnership):
         self._looked_at = frozenset(job.streams)
         self._listing: ShardListing | None = None
         self.leased = leased
-        self.lives = lives
+        self.membership = membership
 
     async def open(self, context: SinkContext) -> OpenedJob:
         """Open the sink, list shards, and read the group's documents.
@@ -86,7 +86,9 @@ class LeasedOwnership(ShardOwnership):
         starts = await job.starts.pinned(lambda: job.pin_latest(job.streams[0]))
         if is_new:
             begins = where_it_begins(0, None, starts.default, job.job_name, is_latest=job.starts.default.is_tip)
-            start_log.info("a new group in %s reads %s; it %s", self._group.store.place, ", ".join(job.streams), begins)
+            start_log.info(
+                "a new group in %s reads %s; it %s", self._group.store.place, few_of(sorted(job.streams)), begins
+            )
         interval = job.settings.discovery_interval_ms / 1000
         self._listing = ShardListing(
             self._list_again,
@@ -103,7 +105,7 @@ class LeasedOwnership(ShardOwnership):
     def start_run(self, start_task: StartTask) -> None:
         """Join the group. The process reads a shard of an earlier run only after it has acquired a new lease."""
         assert self._listing is not None
-        self.lives.start(start_task, self._listing)
+        self.membership.start(start_task, self._listing)
 
     async def discover(self) -> None:
         """List shards whenever a lease names a shard that this process does not know yet.
@@ -136,37 +138,41 @@ class LeasedOwnership(ShardOwnership):
         if self._listing is not None and streams - self._looked_at:
             self._listing.list_soon()
         if streams != self._looked_at:
-            log.info("the list of streams is now %s", ", ".join(self._job.streams))
+            log.info("the job's list of streams is now: %s", few_of(sorted(self._job.streams)))
         removed, self._looked_at = self._looked_at - streams, streams
         self._job.discovery.deleted.intersection_update(streams)
         await self.leased.on_streams()
         for stream in sorted(removed):
-            log.info("%s left the list of streams: it is no longer read", stream, extra=log_extra(stream))
+            log.info(
+                "stream %s is no longer in the job's list of streams, so it is no longer read",
+                stream,
+                extra=log_extra(stream),
+            )
 
     def reasons_not_ready(self) -> list[str]:
         """Return why nothing is read or written, as sentences for people; an empty list if the process is ready.
 
         Nothing is written while the group's store does not confirm heartbeats. Nothing is read until the leases of killed workers have
-        expired. A process without shards is ready while other workers read, because it acquires their shards if they fail. It is
-        ready at once if their last heartbeats are new.
+        expired. A process without shards is ready while other workers read, because it acquires their shards if they fail. If the last
+        heartbeats of these workers are recent, the process is ready at once.
         """
-        if not self.lives.may_write:
+        if not self.membership.may_write:
             return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
-        if self.lives.is_joining:
+        if self.membership.is_joining:
             return ["no shard is read yet: this worker is joining its group"]
-        if not (silent := self.lives.waits_for):
+        if not (silent := self.membership.waits_for):
             return []
         return [
-            f"no shard is read yet: all shards belong to worker {', '.join(silent)}, which may have been killed. If it runs, its next "
+            f"no shard is read yet: all shards belong to worker {few_of(sorted(silent))}, which may have been killed. If it runs, its next "
             f"heartbeat makes this worker ready; if not, this worker reads the shards {self._group.settings.duration:g} s after its start"
         ]
 
     async def before_stop(self) -> None:
         """Announce that this process stops, and continue to read until the other workers know of it.
 
-        They can then acquire the shards soon after the stop, without waiting for their next read of the group's documents.
+        The other workers can then acquire the shards soon after the stop, without waiting for their next read of the group's documents.
         """
-        await self.lives.announce()
+        await self.membership.announce()
 
     async def after_run(self, *, is_cut_off: bool) -> None:
         """Leave the group. The next run joins it again.
@@ -174,13 +180,13 @@ class LeasedOwnership(ShardOwnership):
         Other workers acquire the shards at once, even if the run has ended by an error or the drain timeout.
         """
         if is_cut_off:
-            await self.lives.seal()
-        await self.lives.cancel()
+            await self.membership.seal()
+        await self.membership.cancel()
 
     @property
     def has_others(self) -> bool:
         """Whether the group has other processes that continue to read."""
-        return self.lives.has_others
+        return self.membership.has_others
 
     async def close(self) -> None:
         """Close the group's store, and the store next to the sink's rows if there is one."""
@@ -248,8 +254,8 @@ class LeasedOwnership(ShardOwnership):
 class GroupWatermarkTracker(WatermarkTracker):
     """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
 
-    The fetcher treats shards of other workers as finished, because the lease table makes sure that parents are read before their children
-    (E7).
+    The fetcher of this process treats shards of other workers as finished, because the lease table makes sure that parents are read before
+    their children (E7).
     """
 
     def __init__(self, current: CurrentWorker) -> None:

@@ -78,7 +78,7 @@ class LeasedShards:
         return {key for key in begun if key not in self._table}
 
     def states(self, shards: Iterable[str]) -> dict[str, ShardState]:
-        """Return the state with which each of these shards was begun in this process."""
+        """Return the state from which this process began to read each of these shards."""
         return {key: self._begun[key].state for key in shards}
 
     def end_expired(self, shards: Iterable[str]) -> None:
@@ -153,7 +153,7 @@ class LeasedShards:
         self._shards.drop_shards(shards)
 
     def has_unfinished(self, shards: Collection[str]) -> bool:
-        """Return whether the sink has not finished what was read of these shards, and their streams are deleted."""
+        """Return whether the sink has unfinished records of one of these shards whose stream was deleted."""
         gone = {key for key in shards if stream_of(key) in self._deleted}
         if any(entry.has_unwritten_records for entry in self._table if entry.key in gone):
             return True
@@ -167,7 +167,7 @@ class LeasedShards:
         return self._emitter.records_in_write + (0 if left is None else left.calls)
 
     def drop_all(self) -> None:
-        """Forget every shard. Records that the sink may have lost are read again."""
+        """Forget every shard, and let the sink drop all queued records. The next reader reads them again."""
         self.drop(dict.fromkeys(self._begun, RevocationReason.LOST))
         self._emitter.turn.allow_flush()
 
@@ -175,8 +175,7 @@ class LeasedShards:
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[CheckpointPositions]:
         """Flush the sink, and provide the position that each shard had before the flush (S6).
 
-        A `CommittingSink` is not flushed. Positions are provided while no write runs, and the caller's `async with` block commits them with
-        the rows.
+        A `CommittingSink` is not flushed. No write runs while the caller's `async with` block commits the positions with the rows.
         """
         async with self._emitter.between_writes():
             if self.sink_lives is not None:
@@ -220,8 +219,8 @@ class LeasedShards:
     async def _flush(self, positions: Mapping[str, StoredPosition], may_be_partial: bool) -> CheckpointPositions:
         """Flush the sink, and return the positions that it has confirmed; they may be older than `positions`.
 
-        An older position is left out if the shard was lost and acquired again since then, because another worker may have read the shard in
-        between.
+        An older position is left out if this worker has lost the shard and acquired it again since that position, because another worker
+        may have read the shard in between.
         """
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}
@@ -290,7 +289,7 @@ class LeasedShards:
 
 
 class BegunShard(NamedTuple):
-    """The state with which a shard began in this process, and a lease number that is unique in this process.
+    """The state from which this process began to read a shard, and a number of the lease that is unique in this process.
 
     `taken_over_below`: the global watermark when this process acquired the shard from another one (epoch ms), else None.
     """

@@ -24,7 +24,7 @@ class PositionsWithRows(PositionStore):
     """The positions of a worker whose sink is a `CommittingSink`, and access to the positions of other workers.
 
     The worker's positions are in one document, its part. The part also names the staged items (rows or files that are durable and not
-    visible yet) that it commits. It is stored next to the rows if the sink has a store there (`CommittingSink.entries`), else in the
+    visible yet) that it commits. The part is stored next to the rows if the sink has a store there (`CommittingSink.entries`), else in the
     group's store. Imported positions are in the group's store until a worker has written rows for them.
 
     If the outcome of a commit stays unknown for a lease duration, the worker ends, and the process joins the group again as a new worker.
@@ -229,7 +229,7 @@ class SinkLives:
         Raises: FencedError if another worker of this process uses the sink.
         """
         if life != self._life:
-            raise FencedError(f"worker {life} has ended: worker {self._life} has the sink now")
+            raise FencedError(f"worker {life} has ended: worker {self._life} of the same process uses the sink now")
 
 
 class AloneSinkLives(SinkLives):
@@ -245,7 +245,7 @@ class AloneSinkLives(SinkLives):
 
     @asynccontextmanager
     async def between_writes(self) -> AsyncIterator[None]:
-        """Do nothing, because the worker begins before the first write."""
+        """Do nothing: no write can run now, because the worker begins before the first write."""
         yield
 
     @property

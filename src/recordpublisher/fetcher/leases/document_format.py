@@ -42,7 +42,7 @@ def long_id(short: str) -> str:
 
 
 def by_stream(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
-    """Return the values, which have keys such as `Shard.key`, by stream and short shard id."""
+    """Return these values, whose keys are `Shard.key`s, grouped by stream. In each group the keys are short shard ids."""
     found: dict[str, dict[str, T]] = {}
     for key, value in values.items():
         stream, _, shard_id = key.rpartition("/")
@@ -51,14 +51,14 @@ def by_stream(values: Mapping[str, T]) -> dict[str, dict[str, T]]:
 
 
 def by_key(values: Mapping[str, Mapping[str, T]]) -> Iterator[tuple[str, T]]:
-    """Return pairs of `Shard.key` and value: the inverse of `by_stream`."""
+    """Return each `Shard.key` with its value, from the result of `by_stream`."""
     for stream, shards in values.items():
         for short, value in shards.items():
             yield f"{stream}/{long_id(short)}", value
 
 
 def number_of(key: str, numbers: ByStream) -> int | None:
-    """Return the number of one shard, by its `Shard.key`, or None if it has none."""
+    """Return the number that `numbers` has for one shard (`key`: its `Shard.key`), or None if it has none."""
     stream, _, shard_id = key.rpartition("/")
     of_stream = numbers.get(stream)
     return None if of_stream is None else of_stream.get(short_id(shard_id))

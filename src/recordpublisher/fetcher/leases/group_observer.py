@@ -57,8 +57,10 @@ class GroupObserver:
 
     @property
     def maybe_killed(self) -> frozenset[str]:
-        """The members that may have been killed before this worker joined. It has seen no new heartbeat of them, and at its last read their
-        last heartbeat was older than an interval by their own clocks.
+        """The members that may have been killed before this worker joined.
+
+        This worker has seen no new heartbeat of them, and at its last read their last heartbeat was older than an interval, by their own
+        clocks.
         """
         return (self.members & self._silence.never_moved) - self._recent
 
@@ -114,7 +116,7 @@ class GroupObserver:
         return view
 
     def silent_workers(self, view: GroupView) -> dict[str, float]:
-        """Return the other workers that have sent no heartbeat for their lease, each with the duration of its lease in seconds."""
+        """Return the other workers that have sent no heartbeat for the duration of their lease, each with that duration (seconds)."""
         return {worker: self._lease_of(view.records[worker]) for worker in sorted(self._silent(view, 1))}
 
     async def seal(self, worker: str) -> WorkerRecord:
@@ -128,7 +130,7 @@ class GroupObserver:
         late = self._silent(view, 0.5)
         for worker in late - self._late:
             lease = self._lease_of(view.records[worker])
-            text = "worker %s has sent no heartbeat for %g s: after %g s it is sealed, and others take its shards"
+            text = "worker %s has sent no heartbeat for %g s: after %g s it counts as ended, and other workers take its shards"
             log.warning(text, worker, lease / 2, lease)
         self._late = late
 

@@ -36,175 +36,6 @@ from .lease_table import (
 from .position_documents import SHARDS_PER_PART, PositionKey, PositionPart, Positions, StoredPosition
 from .worker_record import WorkerRecord
 
-
-def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardState]:
-    """Return the state of each shard of a job that runs alone, from the positions of its worker.
-
-    Positions with another epoch are ignored: a start has written them and then failed to acquire the shards.
-    """
-    return {key.shard: stored.state for key, stored in positions.items() if key.epoch == alone.epoch}
-
-
-def states_of(table: LeaseTable, positions: Mapping[str, Positions]) -> tuple[dict[str, ShardState], list[str]]:
-    """Return the state of each shard of the table, and the shards whose state was not found.
-
-    - `positions`: the stored positions of each worker that the table names.
-    """
-    states: dict[str, ShardState] = {}
-    missing: list[str] = []
-    for shard, lease in table.leases.items():
-        if lease.ended:
-            states[shard] = ShardState(table.start, ended=True, watermark=lease.watermark, seen_ms=lease.seen_ms)
-        elif lease.owner is None:
-            states[shard] = replace(table.initial_state(shard), waiting=not table.can_be_read(shard))
-        elif stored := positions.get(lease.owner, {}).get(PositionKey(shard, lease.epoch)):
-            states[shard] = stored.state
-        else:
-            missing.append(shard)
-    return states, missing
-
-
-class MissingPositionsError(StateError):
-    """The stored lease table names workers whose positions are not in the store, for example because the job's last sink keeps them."""
-
-    @classmethod
-    def of(cls, what: str, place: str, job: GroupJob | None) -> MissingPositionsError:
-        """Return the error for `what`, a worker or shards of the job `job`, that names the remedies."""
-        commands = COPY_POSITIONS.format(source=" with the properties of that sink")
-        take_along = (
-            f"copy the positions here, even after this store was restored from an older copy: {commands} with these"
-        )
-        if job is not None and job.keeps_positions:
-            where = f"the job's last sink ({job.sink}) keeps them with its rows. Start with that sink again"
-        else:
-            where = "if the job's last sink keeps them with its rows, start with that sink again"
-        lost = f"If they are lost, restore {place} or those rows from a copy, or begin elsewhere with `recordpublisher positions reset`"
-        return cls(f"the positions of {what} are not in {place}: {where}, or {take_along}. {lost}")
-
-
-MAX_AGE_SECONDS = 60.0
-
-
-class TableCache:
-    """Keeps the newest known lease table, and the time at which it was read.
-
-    `job`: the job of this process. It is written into a table that names no job.
-
-    Every call raises StateError if the table names another job: other processes have begun that job while this process was not in the group
-    (E10).
-    """
-
-    def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:
-        self._group = group
-        self._clock = clock
-        self._job = job
-        self._stored: StoredDocument[LeaseTable] | None = None
-        self._read_at = -math.inf
-
-    @property
-    def place(self) -> str:
-        """The store's location, as messages show it."""
-        return self._group.place
-
-    @property
-    def table(self) -> LeaseTable | None:
-        """The newest known table, or None if none was read."""
-        return None if self._stored is None else self._stored.document
-
-    @property
-    def version(self) -> int:
-        """Version of the newest known table; 0 if none was read."""
-        return 0 if self._stored is None else self._stored.document.version
-
-    def is_older_than(self, version: int) -> bool:
-        """Return whether to read the table again: another worker knows a later version, or a minute has passed."""
-        return self.version < version or self._clock.monotonic() - self._read_at > MAX_AGE_SECONDS
-
-    async def read(self) -> LeaseTable | None:
-        """Read the table consistently, and return the newest known one."""
-        now = self._clock.monotonic()
-        found = await self._group.read_table()
-        self._adopt(found)
-        self._read_at = now
-        return self.table
-
-    async def replace(self, table: LeaseTable) -> bool:
-        """Write the next version of the table. Return whether the write took effect.
-
-        If another process was faster, keep the table that it has written, and return False.
-
-        Raises: StoreUnavailableError if the outcome is unknown; the table is then read again at the next opportunity.
-        """
-        if table.version != self.version + 1:
-            return False
-        if table.job is None:
-            table = replace(table, job=self._job)
-        read_at, self._read_at = self._read_at, -math.inf
-        try:
-            written = await self._group.write_table(table, None if self._stored is None else self._stored.version)
-        except ConflictError as error:
-            if error.current is not None:
-                self._adopt(self._group.table_of(error.current))
-            self._read_at = read_at
-            return False
-        self._adopt(written)
-        self._read_at = read_at
-        return True
-
-    def _adopt(self, stored: StoredDocument[LeaseTable] | None) -> None:
-        if stored is not None and stored.document.version > self.version:
-            difference = None if self._job is None else self._job.contradiction(stored.document.job)
-            if difference is not None:
-                raise StateError(f"other processes have started another job in the group of this process: {difference}")
-            self._stored = stored
-
-
-# store_as_group stores the first positions of a job. They belong to a worker that counts as dead (sealed) from the start, so any worker
-# that joins can acquire its shards.
-
-FIRST_VERSION = 1
-
-
-async def store_as_group(
-    store: ConditionalStore, states: Mapping[str, ShardState], over: StoredDocument[LeaseTable] | None = None
-) -> None:
-    """Store states by `Shard.key` as the positions of a new group, or of an existing group without processes.
-
-    `over` is the lease table of the existing group; None creates a new group. The lease table is written last. Until then no process uses
-    the states.
-
-    Raises: StateError if there is a group although `over` is None, or if another process has changed the lease table since `over` was read.
-    """
-    group, worker = GroupStore(store), f"import-{secrets.token_hex(8)}"
-    exists = StateError(f"{store.place} has a group of workers already: use {ANOTHER_PLACE}")
-    if over is None and await group.read_table() is not None:
-        raise exists
-    version = FIRST_VERSION if over is None else over.document.version + 1
-    positions = {
-        PositionKey(shard, version): StoredPosition(state) for shard, state in states.items() if is_readable(state)
-    }
-    keys = sorted(positions)
-    parts = [keys[first : first + SHARDS_PER_PART] for first in range(0, len(keys), SHARDS_PER_PART)]
-    for number, part in enumerate(parts):
-        own = {key: positions[key] for key in part}
-        await group.own_part(worker, number).write(PositionPart(worker, is_sealed=True, positions=own))
-    await group.own_record(worker).write(WorkerRecord(worker, 1, is_sealed=True, parts=len(parts)))
-    leases = {shard: lease_from_state(shard, states, worker, version) for shard in states}
-    try:
-        if over is None:
-            await group.write_table(LeaseTable(version, worker, StartingPosition.trim_horizon(), leases), None)
-        else:
-            await group.write_table(over.document.reset_to(worker, leases), over.version)
-    except ConflictError as error:
-        await group.delete_worker(worker)
-        raise exists from error
-    except StoreUnavailableError:
-        raise  # Nothing is deleted, because the table may have been stored, and it names this worker.
-    except StateError:
-        await group.delete_worker(worker)
-        raise
-
-
 WORKERS = "group/workers/"
 MAX_ATTEMPTS = 10
 CALL_SECONDS = 30.0
@@ -384,8 +215,176 @@ class OwnDocument(Generic[D]):
             else:
                 return
         raise StoreUnavailableError(
-            f"{self._name} was not written: {MAX_ATTEMPTS} attempts failed because it changed each time"
+            f"{self._name} in {self._group.place} was not written, because it changed during each of {MAX_ATTEMPTS} attempts"
         )
+
+
+def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardState]:
+    """Return the state of each shard of a job that runs alone, from the positions of its worker.
+
+    Positions with another epoch are ignored: a start has written them and then failed to acquire the shards.
+    """
+    return {key.shard: stored.state for key, stored in positions.items() if key.epoch == alone.epoch}
+
+
+def states_of(table: LeaseTable, positions: Mapping[str, Positions]) -> tuple[dict[str, ShardState], list[str]]:
+    """Return the state of each shard of the table, and the shards whose state was not found.
+
+    - `positions`: the stored positions of each worker that the table names.
+    """
+    states: dict[str, ShardState] = {}
+    missing: list[str] = []
+    for shard, lease in table.leases.items():
+        if lease.ended:
+            states[shard] = ShardState(table.start, ended=True, watermark=lease.watermark, seen_ms=lease.seen_ms)
+        elif lease.owner is None:
+            states[shard] = replace(table.initial_state(shard), waiting=not table.can_be_read(shard))
+        elif stored := positions.get(lease.owner, {}).get(PositionKey(shard, lease.epoch)):
+            states[shard] = stored.state
+        else:
+            missing.append(shard)
+    return states, missing
+
+
+class MissingPositionsError(StateError):
+    """The stored lease table names workers whose positions are not in the store, for example because the job's last sink keeps them."""
+
+    @classmethod
+    def of(cls, what: str, place: str, job: GroupJob | None) -> MissingPositionsError:
+        """Return the error, with its remedies. `what`: the worker or the shards whose positions are missing. `job`: their job."""
+        commands = COPY_POSITIONS.format(source=" with the properties of that sink")
+        take_along = (
+            f"copy the positions here, even after this store was restored from an older copy: {commands} with these"
+        )
+        if job is not None and job.keeps_positions:
+            where = f"the job's last sink ({job.sink}) keeps them with its rows. Start with that sink again"
+        else:
+            where = "if the job's last sink keeps them with its rows, start with that sink again"
+        lost = f"If they are lost, restore {place} or those rows from a copy, or begin elsewhere with `recordpublisher positions reset`"
+        return cls(f"the positions of {what} are not in {place}: {where}, or {take_along}. {lost}")
+
+
+MAX_AGE_SECONDS = 60.0
+
+
+class TableCache:
+    """Keeps the newest known lease table, and the time at which it was read.
+
+    `job`: the job of this process. It is written into a table that names no job.
+
+    Every call raises StateError if the table names another job: other processes have begun that job while this process was not in the group
+    (E10).
+    """
+
+    def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:
+        self._group = group
+        self._clock = clock
+        self._job = job
+        self._stored: StoredDocument[LeaseTable] | None = None
+        self._read_at = -math.inf
+
+    @property
+    def place(self) -> str:
+        """The store's location, as messages show it."""
+        return self._group.place
+
+    @property
+    def table(self) -> LeaseTable | None:
+        """The newest known table, or None if none was read."""
+        return None if self._stored is None else self._stored.document
+
+    @property
+    def version(self) -> int:
+        """Version of the newest known table; 0 if none was read."""
+        return 0 if self._stored is None else self._stored.document.version
+
+    def is_older_than(self, version: int) -> bool:
+        """Return whether to read the table again: `version` is later than the known one, or the last read was more than a minute ago."""
+        return self.version < version or self._clock.monotonic() - self._read_at > MAX_AGE_SECONDS
+
+    async def read(self) -> LeaseTable | None:
+        """Read the table consistently, and return the newest known one."""
+        now = self._clock.monotonic()
+        found = await self._group.read_table()
+        self._adopt(found)
+        self._read_at = now
+        return self.table
+
+    async def replace(self, table: LeaseTable) -> bool:
+        """Write the next version of the table. Return whether the write took effect.
+
+        If another process was faster, keep the table that it has written, and return False.
+
+        Raises: StoreUnavailableError if the outcome is unknown; the table is then read again at the next opportunity.
+        """
+        if table.version != self.version + 1:
+            return False
+        if table.job is None:
+            table = replace(table, job=self._job)
+        read_at, self._read_at = self._read_at, -math.inf
+        try:
+            written = await self._group.write_table(table, None if self._stored is None else self._stored.version)
+        except ConflictError as error:
+            if error.current is not None:
+                self._adopt(self._group.table_of(error.current))
+            self._read_at = read_at
+            return False
+        self._adopt(written)
+        self._read_at = read_at
+        return True
+
+    def _adopt(self, stored: StoredDocument[LeaseTable] | None) -> None:
+        if stored is not None and stored.document.version > self.version:
+            difference = None if self._job is None else self._job.contradiction(stored.document.job)
+            if difference is not None:
+                raise StateError(f"other processes have started another job in the group of this process: {difference}")
+            self._stored = stored
+
+
+# store_as_group stores the first positions of a job. They belong to a worker that counts as dead (sealed) from the start, so any worker
+# that joins can acquire its shards.
+
+FIRST_VERSION = 1
+
+
+async def store_as_group(
+    store: ConditionalStore, states: Mapping[str, ShardState], over: StoredDocument[LeaseTable] | None = None
+) -> None:
+    """Store states by `Shard.key` as the positions of a new group, or of an existing group without processes.
+
+    `over` is the lease table of the existing group; None creates a new group. The lease table is written last. Until then no process uses
+    the states.
+
+    Raises: StateError if there is a group although `over` is None, or if another process has changed the lease table since `over` was read.
+    """
+    group, worker = GroupStore(store), f"import-{secrets.token_hex(8)}"
+    exists = StateError(f"{store.place} has a group of workers already: use {ANOTHER_PLACE}")
+    if over is None and await group.read_table() is not None:
+        raise exists
+    version = FIRST_VERSION if over is None else over.document.version + 1
+    positions = {
+        PositionKey(shard, version): StoredPosition(state) for shard, state in states.items() if is_readable(state)
+    }
+    keys = sorted(positions)
+    parts = [keys[first : first + SHARDS_PER_PART] for first in range(0, len(keys), SHARDS_PER_PART)]
+    for number, part in enumerate(parts):
+        own = {key: positions[key] for key in part}
+        await group.own_part(worker, number).write(PositionPart(worker, is_sealed=True, positions=own))
+    await group.own_record(worker).write(WorkerRecord(worker, 1, is_sealed=True, parts=len(parts)))
+    leases = {shard: lease_from_state(shard, states, worker, version) for shard in states}
+    try:
+        if over is None:
+            await group.write_table(LeaseTable(version, worker, StartingPosition.trim_horizon(), leases), None)
+        else:
+            await group.write_table(over.document.reset_to(worker, leases), over.version)
+    except ConflictError as error:
+        await group.delete_worker(worker)
+        raise exists from error
+    except StoreUnavailableError:
+        raise  # Nothing is deleted, because the table may have been stored, and it names this worker.
+    except StateError:
+        await group.delete_worker(worker)
+        raise
 
 
 def part_name(worker: str, number: int) -> str:

@@ -58,7 +58,7 @@ class Heartbeat:
                 raise
             self._permission.confirm(sent)
             if not self._is_answered:
-                log.info("the store of the group of %s answers again", self._worker)
+                log.info("the group's store answers worker %s again", self._worker)
                 self._is_answered = True
             return record
 
@@ -126,7 +126,7 @@ class SilenceObserver:
         return {worker for worker, heartbeat in self._heartbeats.items() if not heartbeat.has_moved}
 
     def silent_for(self, leases: Mapping[str, float]) -> set[str]:
-        """Return the workers whose heartbeat has not changed for at least their lease (seconds)."""
+        """Return the workers whose heartbeat has not changed for at least the duration in `leases` (seconds)."""
         return {worker for worker, heartbeat in self._heartbeats.items() if heartbeat.stood >= leases[worker]}
 
 
@@ -141,7 +141,7 @@ class SentAt(NamedTuple):
 
 
 class WritePermission:
-    """Tells whether the process may write to the sink: for some time after it has sent a heartbeat that was confirmed.
+    """Decides whether the process may write to the sink: for some time after it has sent a heartbeat that was confirmed.
 
     Other workers seal a worker if its heartbeat does not change for the lease duration. The time counts from the sending of the heartbeat,
     because the answer may arrive long after the heartbeat took effect. The clock runs while the machine sleeps. No clock runs while a
@@ -183,7 +183,7 @@ log = logging.getLogger("recordpublisher.group")
 
 
 class LateJoinError(FencedError):
-    """The first heartbeat came too late, so the process must join under another name. It has read nothing under this name."""
+    """The first heartbeat of a worker came too late, so its process must join as a worker with another name. No shard was read yet."""
 
 
 async def join_group(
@@ -195,7 +195,7 @@ async def join_group(
     they seal the worker and delete the record, and might delete a record that a later attempt stores. So the join fails if it takes longer
     than a lease duration, by two clocks, because one of them may stop while the process is suspended.
 
-    - `write_first`: repeats the write until it is confirmed.
+    - `write_first`: writes the first heartbeat, and repeats the write until it is confirmed.
     - `duration`: length of a lease in seconds.
 
     Raises: LateJoinError if the first heartbeat was confirmed too late, or if other workers have already sealed the worker.

@@ -38,8 +38,8 @@ class LeaseTable:
     - `is_latest`: whether `start` is a time that replaced LATEST.
     - `drained`: the workers that a person has asked to leave (E11).
     - `job`: what all processes of the group have in common (E10). None if no worker has written the table yet.
-    - `alone`: the worker that owns every shard, if the job runs alone. The table then has no leases: `folded` computes them from that
-      worker's positions.
+    - `alone`: the worker that owns every shard, if the job runs alone. The table then has no leases: `with_alone_leases` computes them from
+      that worker's positions.
     """
 
     version: int = 1
@@ -248,17 +248,16 @@ class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
 
     To add a field: declare it here with a default and a short stored name, set it where the lease changes (`LeaseTable.with_changes`), and
     add it to the strategy `tables` in tests/fetcher/leases/test_documents.py. A lease with an owner takes more bytes if the field has
-    another value than its default. A write of the table that is repeated may have another value of the field.
+    another value than its default. If a write of the table is repeated, the repetition may have another value of the field.
 
-    - `owner`: the worker that holds it. None if no worker has held it yet, or if the shard has ended.
-    - `epoch`: the version of the table for which the owner has stored the shard's position before it acquired the shard. The table that
-      names the owner may have a higher version, if other workers have written the table in between. Each owner has a higher epoch than the
-      previous owner. 0 if no worker has held the lease.
+    - `owner`: the worker that holds the lease. None if no worker has held it yet, or if the shard has ended.
+    - `epoch`: a number that is higher for each next owner; 0 if no worker has held the lease. It is the version of the table that the owner
+      wanted to write when it stored the shard's position in advance. The version that names the owner is higher if other workers have
+      written the table in between.
     - `ended`: whether a stored checkpoint has the shard's end. If so, `watermark` is the shard's last watermark, and `children` are its
       known children.
-    - `seen_ms`: a time at which an ended shard was certainly open (epoch ms). Before the first owner, the `seen_ms` of
-      `ShardState`.
-    - `parents`: before the first owner, the shards that must end first.
+    - `seen_ms`: a time at which an ended shard was certainly open (epoch ms). If the lease has had no owner, `ShardState` describes it.
+    - `parents`: the shards that must end first, if the lease has had no owner.
     - `is_first`: whether the shard existed when its stream was first listed, so that it begins at the group's start. Other shards begin at
       TRIM_HORIZON.
     """
@@ -394,9 +393,9 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 def table_of_new_group(folded: LeaseTable, writer: str, first: LeaseTable | None = None) -> LeaseTable:
     """Return the lease table with which `writer`, a worker of a group, takes over a job that ran alone.
 
-    - `folded`: the lease table of the job that ran alone, with the positions that its worker has stored.
+    - `folded`: the lease table of the job that ran alone, completed by `LeaseTable.with_alone_leases`.
     - `writer`: the name of the worker that writes the table.
-    - `first`: a first table for a new group. Its shards are used if the job that ran alone had not begun any.
+    - `first`: the table of a new group. Its leases are used if the job that ran alone had not begun any shard.
     """
     table = replace(folded, version=folded.version + 1, writer=writer, alone=None)
     if first is None or folded.leases:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from recordpublisher.publishers.clock import Clock, wait_until_set
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError
+from recordpublisher.publishers.safe_text import few_of
 
 from .group_store import MAX_ATTEMPTS, MissingPositionsError, TableCache
 from .heartbeat import Heartbeat
@@ -63,7 +64,7 @@ class LeaseGiver:
             self._has_work.set()
 
     def announce(self) -> None:
-        """Acquire no more shards, because all shards will be released soon."""
+        """Note that this worker will release all shards soon, so it must acquire no more of them."""
         self.is_leaving = True
 
     def leave(self) -> None:
@@ -102,9 +103,8 @@ class LeaseGiver:
             if waited >= WARN_SECONDS:
                 waited = 0.0
                 log.warning(
-                    "shards %s wait to be transferred to other workers, because the sink has not finished their "
-                    "records",
-                    sorted(self._requested),
+                    "shards wait to be transferred to other workers, because the sink has not finished their records: %s",
+                    few_of(sorted(self._requested)),
                 )
 
     async def give_once(self) -> None:
@@ -129,7 +129,7 @@ class LeaseGiver:
 
 
 class LeaseTaker:
-    """Acquires free shards for this worker. Remembers since when each of them was seen free."""
+    """Acquires free shards for this worker. Keeps since when each free shard has been seen free."""
 
     def __init__(
         self,
@@ -211,8 +211,9 @@ class LeaseTaker:
         self._free_since = {key: self._free_since.get(key, now) for key in free}
 
     async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
-        """Keep the positions of the shards to acquire, so that the next commit stores them. Return the shards that were read to their end
-        instead (E7).
+        """Keep the positions of the shards to acquire, so that the next commit stores them.
+
+        Shards that were read to their end are not acquired. Return the end of each of them (E7).
 
         Return None if the table has changed during the call.
         """

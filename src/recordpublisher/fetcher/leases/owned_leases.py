@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from recordpublisher.publishers.errors import ImpossibleStateError
-from recordpublisher.publishers.safe_text import counted
+from recordpublisher.publishers.safe_text import counted, few_of
 
 from ..sink import RevocationReason
 from .lease_table import LeaseTable, ShardEnd
@@ -15,8 +15,6 @@ from .position_documents import PositionKey, Positions, StoredPosition
 from .position_store import CheckpointPositions
 
 log = logging.getLogger("recordpublisher.group")
-MAX_NAMED = 5
-"""The most shards that one line of the log names."""
 
 
 class OwnedLeases:
@@ -116,14 +114,14 @@ class OwnedLeases:
         ]
 
     def on_commit(self, positions: Positions) -> None:
-        """Keep these positions, because a write of them begins."""
+        """Keep these positions as those of the last commit, because a write of them begins."""
         self._latest = positions
 
     def on_published(self, positions: Positions) -> None:
-        """Keep these positions of a checkpoint as published: they are stored, and all rows before them are visible.
+        """Note that these positions of a checkpoint are stored, and that all rows before them are visible.
 
-        A shard is released, or its end written, only after that. So if a commit has to be undone (`CommittingSink.take_back`), no other
-        worker has continued from its positions.
+        Only then this worker releases a shard, or writes a shard's end into the lease table. So if a commit has to be undone
+        (`CommittingSink.take_back`), no other worker has continued from the positions of that commit.
         """
         self._published = positions
 
@@ -163,7 +161,7 @@ class OwnedLeases:
             self._sent_at[PositionKey(shard, epoch)] = version
 
     def apply(self, table: LeaseTable) -> LeaseChanges:
-        """Adopt the leases in the table, whatever the answers to earlier writes said (E9). Return what changes for this worker.
+        """Adopt the leases in the table, even if answers to earlier writes differ from it (E9). Return what changes for this worker.
 
         Raises: ImpossibleStateError if the table gives this worker a shard that it has not prepared.
         """
@@ -238,8 +236,6 @@ class LeaseChanges:
 
 
 def log_moved(worker: str, what: str, shards: Collection[str]) -> None:
-    """Log in one line which shards a new version of the lease table moves to or from this worker. `what`: the verb of the line."""
+    """Log in one line which shards a new version of the lease table moves to or from this worker. `what`: the verb for that line."""
     if shards:
-        named = ", ".join(sorted(shards)[:MAX_NAMED])
-        more = f" and {len(shards) - MAX_NAMED} more" if len(shards) > MAX_NAMED else ""
-        log.info("worker %s %s %s: %s%s", worker, what, counted(len(shards), "shard"), named, more)
+        log.info("worker %s %s %s: %s", worker, what, counted(len(shards), "shard"), few_of(sorted(shards)))

@@ -1,6 +1,6 @@
-"""Decides what follows from a group's documents: which worker should have each shard, and what a shard weighs by its load.
+"""Decides from a group's documents which worker should have each shard (the plan), so that the loads of the workers are about equal.
 
-All code here is pure: the same documents give all workers the same plan. `balanced_owners` is the plan (E6), `GroupView` is one read of
+All code here is pure: the same documents give all workers the same plan. `balanced_owners` makes the plan (E6), `GroupView` is one read of
 the documents, and `StatedLoadLevels` rounds loads to coarse levels. The watermark of the group is in `group_watermark.py`.
 """
 
@@ -23,9 +23,9 @@ def balanced_owners(
 ) -> dict[str, str]:
     """Return the worker that should have each shard: its present owner, or the worker that it should move to.
 
-    `owners` has every shard that can be read; a free shard has None. First, each free shard goes to the worker with the smallest share,
-    heaviest shard first. Then shards move from the worker with the largest share to the one with the smallest, one at a time, while that is
-    worthwhile (`_Plan.best_move`).
+    `owners` has every shard that can be read; a free shard has None. A worker's share is the sum of its shards' weights. First, each free
+    shard goes to the worker with the smallest share, heaviest shard first. Then shards move from the worker with the largest share to the
+    one with the smallest, one at a time, while that is worthwhile (`_Plan.best_move`).
 
     Every step reduces the sum of the squared shares, so the procedure ends. If it is applied to its own result, nothing moves.
     """
@@ -168,7 +168,7 @@ class GroupView:
     def shards_to_take(
         self, worker: str, plan: Mapping[str, str], free_seconds: Mapping[str, float], settings: LeaseSettings
     ) -> set[str]:
-        """Return the free shards that `worker` may acquire: by the plan, or because they have been free for `settings.patience`."""
+        """Return the free shards that `worker` may acquire: by the plan, or because they have been free for `settings.reserved_seconds`."""
         patience = settings.reserved_seconds
         return {shard for shard, seconds in free_seconds.items() if plan.get(shard) == worker or seconds > patience}
 
@@ -180,7 +180,7 @@ class GroupView:
         """Return for each worker the shards that it should have released and has not, although it sends heartbeats (E5).
 
         These are shards that another worker should have according to the plan, and all shards of a worker that is leaving or was asked to
-        leave. One worker reports each shard: only those that `reporter` has to report are returned.
+        leave. Each shard is reported by one worker only; the result has the shards that `reporter` has to report.
         """
         found: dict[str, list[str]] = {}
         members, unsealed = self.members, self.unsealed
@@ -194,7 +194,7 @@ class GroupView:
         return found
 
     def load_level(self, shard: str) -> int:
-        """Return the load level of the shard, as its owner states it, or 0 if it states none."""
+        """Return the load level of the shard that its owner states, or 0 if the owner states none."""
         owner = self.table.leases[shard].owner
         record = None if owner is None else self.records.get(owner)
         return 0 if record is None else record.load_level(shard)
@@ -230,14 +230,14 @@ def next_load_level(stated: int, bytes_per_second: float) -> int:
 
 
 def weight(level: int) -> int:
-    """Return the weight of a shard with this level. It is an integer, so that sums do not depend on their order."""
+    """Return the weight of a shard with this load level: an integer, so that sums of weights do not depend on their order."""
     return round(_UNITS_PER_FLOOR * LEVEL_RATIO ** max(0, min(level, MAX_LEVEL)))
 
 
 class LoadRate:
-    """Averages the load of one shard (bytes per second). Bytes read `t` seconds ago count with a factor of e^(-t / 60 s).
+    """Averages the load of one shard (bytes per second). Bytes that were read `t` seconds ago count with a factor of e^(-t / 60 s).
 
-    `now` is the time at which the shard began to be read (monotonic seconds).
+    `now`: when the worker began to read the shard (monotonic seconds).
     """
 
     def __init__(self, now: float) -> None:
@@ -263,7 +263,7 @@ class LoadRate:
 class StatedLoadLevels:
     """Keeps the load level that this worker states for each of its shards.
 
-    A shard begins with the level that its previous owner stated. With the lowest level instead, each move of a shard would look like a
+    A shard begins with the level that its previous owner stated. If it began with the lowest level, each move of a shard would look like a
     change of loads, and cause another move.
     """
 

@@ -13,7 +13,7 @@ from .position_store import PositionStore, ShardReaders
 
 
 class PositionCommits:
-    """Stores positions in the right order.
+    """Stores the positions of a worker's shards, one checkpoint at a time.
 
     Positions of shards that the worker is about to acquire are stored at once, even while a checkpoint waits for the sink.
     """
@@ -30,7 +30,7 @@ class PositionCommits:
         self._has_ended = False
 
     def end(self) -> None:
-        """Store no further positions. A commit in progress may still take effect, which is harmless, because it also commits the rows."""
+        """Store no further positions. A commit in progress may still take effect; it stores positions and rows together."""
         self._has_ended = True
 
     async def take_checkpoint(self, *, may_be_partial: bool) -> None:

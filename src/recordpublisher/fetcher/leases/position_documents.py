@@ -20,6 +20,63 @@ from ..sink import CommitNumber, Staged
 from . import document_format
 
 
+@dataclass(frozen=True, slots=True)
+class PositionPart:
+    """A part of a worker's positions: one stored document with the positions of some or all of its shards.
+
+    A sealed part is not written again, except when a commit that cannot be published is undone (`CommittingSink.take_back`).
+
+    - `write`: the number of the write, so that no two stored values are equal.
+    - `staged`: the staged items that the part commits, if the sink is a `CommittingSink`.
+    - `target`: the target of such a sink, where the rows are.
+    - `is_alone`: whether the part belongs to a worker that runs alone and has a `CommittingSink`.
+    - `pinned_ms`: the time that replaced LATEST for such a worker.
+    - `taken_ms`: the time of the last checkpoint of such a worker, for people (epoch ms).
+    """
+
+    worker: str
+    write: int = 1
+    is_sealed: bool = False
+    positions: Positions = field(default_factory=dict)
+    staged: Sequence[Staged] = ()
+    target: str = ""
+    pinned_ms: int | None = None
+    taken_ms: int | None = None
+    is_alone: bool = False
+
+    def before_commit(self, first: CommitNumber, place: str) -> Positions:
+        """Return the positions that were stored before the commit `first`, which the part names.
+
+        A worker of a group may have acquired a shard after that commit. Then the position from the first commit of the shard is returned.
+        For a worker that runs alone, a shard without a position is left out, and so begins at its start again.
+
+        Raises: StateError if the positions cannot be read.
+        """
+        since = [each for each in self.staged if each.number >= first]
+        if self.is_alone:
+            return positions_from_json(since[0].before, place)
+        known = [*(positions_from_json(each.before, place) for each in since), self.positions]
+        return {key: next(each[key] for each in known if key in each) for key in self.positions}
+
+    def to_bytes(self) -> bytes:
+        """Return the part as JSON."""
+        positions = positions_to_json(self.positions)
+        sealed = {"sealed": True} if self.is_sealed else {}
+        named = _staged_to_json(self.staged, self.target)
+        times = {"pinned": self.pinned_ms, "taken": self.taken_ms, "alone": self.is_alone or None}
+        known = {name: value for name, value in times.items() if value is not None}
+        content = {"worker": self.worker, "write": self.write, **sealed, **named, **known, "positions": positions}
+        return document_format.to_bytes(content)
+
+    @classmethod
+    def from_bytes(cls, value: bytes, place: str) -> PositionPart:
+        """Read a part that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
+        stored = read_document(value, _StoredPart, place, document_format.FORMAT)
+        staged = tuple(each.staged for each in stored.staged)
+        positions, times = _by_key(stored.positions), (stored.pinned, stored.taken, stored.alone)
+        return cls(stored.worker, stored.write, stored.sealed, positions, staged, stored.target, *times)
+
+
 class PositionKey(NamedTuple):
     """The key of a position: a shard (`Shard.key`), and the epoch of the lease under which it is read.
 
@@ -128,63 +185,6 @@ class _StoredPart(msgspec.Struct, kw_only=True):
     staged: list[_StoredStaged] = []
     target: str = ""
     positions: list[_Position]
-
-
-@dataclass(frozen=True, slots=True)
-class PositionPart:
-    """A part of a worker's positions: one stored document with the positions of some or all of its shards.
-
-    A sealed part is not written again, except when a commit that cannot be published is undone (`CommittingSink.take_back`).
-
-    - `write`: the number of the write, so that no two stored values are equal.
-    - `staged`: the staged items that the part commits, if the sink is a `CommittingSink`.
-    - `target`: the target of such a sink, where the rows are.
-    - `is_alone`: whether the part belongs to a worker that runs alone and has a `CommittingSink`.
-    - `pinned_ms`: the time that replaced LATEST for such a worker.
-    - `taken_ms`: the time of the last checkpoint of such a worker, for people (epoch ms).
-    """
-
-    worker: str
-    write: int = 1
-    is_sealed: bool = False
-    positions: Positions = field(default_factory=dict)
-    staged: Sequence[Staged] = ()
-    target: str = ""
-    pinned_ms: int | None = None
-    taken_ms: int | None = None
-    is_alone: bool = False
-
-    def before_commit(self, first: CommitNumber, place: str) -> Positions:
-        """Return the positions that were stored before the commit `first`, which the part names.
-
-        A worker of a group may have acquired a shard after that commit. Then the position from the first commit of the shard is returned.
-        For a worker that runs alone, a shard without a position is left out, and so begins at its start again.
-
-        Raises: StateError if the positions cannot be read.
-        """
-        since = [each for each in self.staged if each.number >= first]
-        if self.is_alone:
-            return positions_from_json(since[0].before, place)
-        known = [*(positions_from_json(each.before, place) for each in since), self.positions]
-        return {key: next(each[key] for each in known if key in each) for key in self.positions}
-
-    def to_bytes(self) -> bytes:
-        """Return the part as JSON."""
-        positions = positions_to_json(self.positions)
-        sealed = {"sealed": True} if self.is_sealed else {}
-        named = _staged_to_json(self.staged, self.target)
-        times = {"pinned": self.pinned_ms, "taken": self.taken_ms, "alone": self.is_alone or None}
-        known = {name: value for name, value in times.items() if value is not None}
-        content = {"worker": self.worker, "write": self.write, **sealed, **named, **known, "positions": positions}
-        return document_format.to_bytes(content)
-
-    @classmethod
-    def from_bytes(cls, value: bytes, place: str) -> PositionPart:
-        """Read a part that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
-        stored = read_document(value, _StoredPart, place, document_format.FORMAT)
-        staged = tuple(each.staged for each in stored.staged)
-        positions, times = _by_key(stored.positions), (stored.pinned, stored.taken, stored.alone)
-        return cls(stored.worker, stored.write, stored.sealed, positions, staged, stored.target, *times)
 
 
 def _staged_to_json(staged: Sequence[Staged], target: str) -> dict[str, Any]:

@@ -51,7 +51,7 @@ class PositionStore(ABC):
         return 0
 
     async def join(self) -> None:  # noqa: B027 - optional on purpose
-        """Create what the worker's record will name. Called before the first write of the record."""
+        """Create the documents that the worker's record will name. Called before the first write of the record."""
 
     async def settle(self) -> None:  # noqa: B027 - optional on purpose
         """Find out the outcome of a commit that got no answer, before the next commit.
@@ -204,7 +204,7 @@ class CheckpointPositions:
 
 
 class ShardReaders(Protocol):
-    """The fetcher, as a worker of a group uses it: it reads each shard from `begin` until `stop` or `drop`."""
+    """The part of the fetcher that a worker of a group uses. It reads each shard from `begin` until `stop` or `drop`."""
 
     def begin(self, shard: str, state: ShardState, *, is_taken_over: bool = False) -> None:
         """Begin to read a shard from this state.
@@ -222,7 +222,7 @@ class ShardReaders(Protocol):
         """
 
     def has_unfinished(self, shards: Collection[str]) -> bool:
-        """Return whether records of these shards were read and are not finished by the sink, and their streams are deleted."""
+        """Return whether the sink has unfinished records of one of these shards whose stream was deleted."""
 
     def drop_all(self) -> None:
         """Forget every shard, because the worker was replaced or has failed."""

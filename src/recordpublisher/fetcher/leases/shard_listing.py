@@ -51,7 +51,7 @@ class ShardListing:
         self._listed_at: float | None = None
 
     def list_soon(self) -> None:
-        """Make the next check list all shards, because the list of streams has changed, or the last listing was old."""
+        """Let the next call of `changes` list all shards, however recent the last listing is."""
         self._listed_at = None
 
     async def first_table(self, writer: str) -> LeaseTable:
@@ -121,7 +121,7 @@ class ListedChanges:
 
     - `found`: leases to add.
     - `expired`: unknown parents that no shard needs to wait for, and ended shards without known children, which can be removed.
-    - `children`: children of ended shards that the last read of their parent did not name.
+    - `children`: the children of each ended shard whose last read did not name them.
     - `deleted`: leases of streams that do not exist. No worker reads these shards, so no reader notices the deletion. The leases must be
       removed, because shards of a later stream with the same name would continue at their positions.
     """

@@ -273,10 +273,10 @@ class Worker:
                 return
 
     def _has_news(self) -> bool:
-        """Return whether to send a heartbeat before its time, because alignment holds back a shard of the group (E8).
+        """Return whether to send the next heartbeat at once, because alignment holds back a shard of the group (E8).
 
-        That is so if a shard of this worker is held back and the other workers do not know it yet, or if any shard is held back and the
-        watermark of this worker has changed since its last heartbeat.
+        That is so if a shard of this worker is held back and the other workers do not know it yet. It is also so if any shard is held back,
+        and the watermark of this worker has changed since its last heartbeat.
         """
         is_held = self._readers.is_held
         if is_held and self._held_until <= self._clock.monotonic():
@@ -288,7 +288,7 @@ class Worker:
         return self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
 
     async def _judged(self, work: Awaitable[T]) -> T:
-        """Return what `work` returns. While no heartbeat is confirmed, raise StoreUnavailableError instead of its other errors.
+        """Await `work`, and return its result. While no heartbeat is confirmed, raise StoreUnavailableError instead of its errors.
 
         Other workers may have replaced this one and deleted the rows or documents that `work` needs. The caller tries again: then a
         heartbeat shows that the worker was replaced, or the work fails with its own error.
@@ -369,10 +369,11 @@ class Worker:
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     async def _waits_for_deleted(self) -> bool:
-        """Return whether to put off the newest lease table, because it lacks shards of deleted streams that the sink has not finished.
+        """Return whether to wait before the newest lease table is applied, which lacks shards of deleted streams that are unfinished here.
 
-        No later reader can read these records again. This worker waits for at most the duration of a lease, because it does not see the
-        group's watermark while it waits. Then it stores what the sink has finished, because the sink drops the rest with the shards.
+        The sink has not finished their records, which no later reader can read again. This worker waits for at most the duration of a
+        lease, because it does not see the group's watermark while it waits. Then it stores what the sink has finished, because
+        the sink drops the rest with the shards.
         """
         gone, now = self._gone_shards(), self._clock.monotonic()
         if gone - self._gone:
@@ -435,14 +436,12 @@ class Worker:
         return self._observer.is_settled and bool(theirs)
 
     async def _retry(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Repeat the work until the state store and the sink, which may keep positions, answer. There is a pause with jitter between
-        attempts.
-        """
+        """Repeat `work` until the state store answers, and the sink if it keeps positions. Pause with jitter between attempts."""
         while True:
             try:
                 await work()
             except StoreUnavailableError as error:
-                log.warning("worker %s waits for the state store or the sink: %s", self.name, error)
+                log.warning("worker %s waits for the state store or the sink, and tries again: %s", self.name, error)
             else:
                 return
             await asyncio.sleep(RETRY_SECONDS * (0.5 + self._random.random()))

@@ -27,7 +27,8 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     A process that seals the record ends the worker: the record is never written again.
 
     - `beat`: the number of the heartbeat, which makes each stored value unique.
-    - `is_leaving`: the worker releases all shards and acquires none.
+    - `is_sealed`: whether the record was sealed, which ends the worker.
+    - `is_leaving`: whether the worker is about to leave, so that it releases all shards and acquires none.
     - `parts`: number of the documents with its positions (`PositionPart`). A part is created before the record names it.
     - `table_version`: the newest version of the lease table that the worker knows.
     - `released`: the epoch of each shard that the worker has released. The shard's last position is stored.
@@ -38,11 +39,11 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     - `loads`: the load level of each shard (`planning.py`); a missing shard has the lowest level.
     - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). Only shown to people.
     - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat (E4).
-    - `is_alone`: the worker runs alone: it sends no heartbeats, and its leases have no deadline.
+    - `is_alone`: whether the worker runs alone. Such a worker sends no heartbeats, and its leases have no deadline.
     - `host`, `pid`: where the worker's process runs. Only shown to people.
     - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms). Only shown to people.
-    - `is_held`: whether alignment has lately held back a shard of the worker. While it does, other workers send a heartbeat within a second
-      after their watermark has changed (E8).
+    - `is_held`: whether alignment holds back a shard of the worker, or has lately done so. If so, other workers send a heartbeat within a
+      second after their watermark has changed (E8).
     - `replaced_ms`: when this worker, which runs alone, replaced another one that may have been running, by its clock (epoch ms). None if
       it replaced no such worker.
     """

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import StoreUnavailableError
+from recordpublisher.publishers.safe_text import few_of
 
 from ..conditional_store import ConflictError
 from ..shards.shard_state import ShardState
@@ -26,6 +27,24 @@ if TYPE_CHECKING:
     from .position_store import PositionStore
 
 log = logging.getLogger("recordpublisher.group")
+
+
+async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
+    """Seal the record of a worker (declare it dead), and return the record. A missing record counts as sealed.
+
+    Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
+    """
+    for _ in range(MAX_ATTEMPTS):
+        found = await group.read_record(worker)
+        if found is None:
+            return WorkerRecord(worker, 0, is_sealed=True, parts=1)
+        if found.document.is_sealed:
+            return found.document
+        with contextlib.suppress(ConflictError):
+            return await group.seal_record(found)
+    raise StoreUnavailableError(
+        f"the record of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
+    )
 
 
 async def seal_silent(observer: GroupObserver, view: GroupView) -> GroupView:
@@ -64,8 +83,7 @@ async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clo
                 raise LiveWorkerError(moving[0])
             if new := now.keys() - beats.keys():
                 log.info(
-                    "waiting until the lease of worker %s has expired, because the worker may be running",
-                    ", ".join(sorted(new)),
+                    "waiting until the leases of workers that may be running have expired: %s", few_of(sorted(new))
                 )
             beats |= now
             view = await seal_silent(observer, view)
@@ -76,29 +94,11 @@ async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clo
 
 
 class LiveWorkerError(Exception):
-    """A worker sends heartbeats, so the group is running; `worker` is its name (E10)."""
+    """A worker sends heartbeats, so the group is running (E10). `worker`: the name of that worker."""
 
     def __init__(self, worker: str) -> None:
         super().__init__(worker)
         self.worker = worker
-
-
-async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
-    """Seal the record of a worker (declare it dead), and return the record. A missing record counts as sealed.
-
-    Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
-    """
-    for _ in range(MAX_ATTEMPTS):
-        found = await group.read_record(worker)
-        if found is None:
-            return WorkerRecord(worker, 0, is_sealed=True, parts=1)
-        if found.document.is_sealed:
-            return found.document
-        with contextlib.suppress(ConflictError):
-            return await group.seal_record(found)
-    raise StoreUnavailableError(
-        f"the record of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
-    )
 
 
 async def seal_alone_worker(

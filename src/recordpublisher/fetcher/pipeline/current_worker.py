@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class CurrentWorker:
     """Keeps which worker of a group this process is now, or was last. A process is one worker after another (E1).
 
-    `WorkerLives` sets the worker, and other classes only read it.
+    `GroupMembership` sets the worker, and other classes only read it.
     """
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shards import Shard, shard_to_json, stored_shard_from
 
-from ..checkpoints.starts import given_position
+from ..checkpoints.shard_starts import given_position
 from ..conditional_store import document_as
 from ..shards.read_state import latest
 from ..shards.retention_check import UNKNOWN_MS, RetentionCheck, RetentionGap, may_have_gap

@@ -4,6 +4,8 @@
 `OwnedShards` applies a listing to the shards of this process (S3, S5), and `StreamList` holds the streams that the job reads now.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -27,13 +29,6 @@ from .shard_table import ShardTable
 log = logging.getLogger("recordpublisher.discovery")
 ListingHandler = Callable[[str, list[Shard]], Awaitable[None]]
 """Called with a stream and its complete listing."""
-
-
-class ShardLister(Protocol):
-    """Lists a stream's shards. Raises StreamNotFoundError if the stream does not exist."""
-
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard that is still listed, or the shards after the shard id `after`."""
 
 
 class ShardDiscovery:
@@ -76,7 +71,7 @@ class ShardDiscovery:
                 if is_needed or len(missing) == len(self.streams):
                     raise
                 if stream not in self.not_found:
-                    log.warning("%s; it is looked for again", error, extra=log_extra(stream))
+                    log.warning("%s; the job looks for it again at each listing", error, extra=log_extra(stream))
                 self.opened.discard(stream)
                 self.not_found.add(stream)
         self._has_listed = True
@@ -133,6 +128,13 @@ class ShardDiscovery:
                     "(ChildShards); next attempt in %g s: %s"
                 )
             log.warning(line, stream, self._interval, with_notes(error), extra=log_extra(stream))
+
+
+class ShardLister(Protocol):
+    """Lists a stream's shards. Raises StreamNotFoundError if the stream does not exist."""
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        """Return every shard that is still listed, or the shards after the shard id `after`."""
 
 
 ReadStreamNames = Callable[[], Awaitable[Iterable[str]]]

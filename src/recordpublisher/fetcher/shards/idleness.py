@@ -1,6 +1,6 @@
-"""Judges whether a shard is idle, by reads that returned nothing and never by elapsed time alone (W3).
+"""Measures whether a shard is idle: reads at its tip have returned no record for some time. Elapsed time alone does not count (W3).
 
-It also keeps why watermarks do not wait for a shard although it is open, or wait for it although it has ended.
+`WatermarkStatus` keeps other reasons why watermarks do not wait for an open shard, or wait for an ended one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class IdlenessTimer:
         self._last_read, self._lost_at_last_read = now, lost
 
     def on_record(self) -> None:
-        """Start again from zero, because a record arrived or a read was behind the tip (W4)."""
+        """Measure again from zero, because a record arrived or a read was behind the tip (W4)."""
         self._observed = 0.0
         self._since_suspension = MIN_SECONDS_AFTER_SUSPENSION
         self._last_read = None
@@ -74,7 +74,7 @@ class IdlenessTimer:
 
 
 class WatermarkStatus:
-    """Keeps why watermarks do not wait for a shard although it is open, or wait for it although it has ended.
+    """Keeps reasons why watermarks do not wait for a shard that is open, or wait for a shard that has ended.
 
     - `is_straggler`: whether the shard is so far behind that watermarks do not wait for it (W12).
     - `awaits_children`: whether the shard has ended, and a child has no reader yet (W5).

@@ -26,8 +26,9 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
 
 
 def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
-    """Return `Shard.key` of every ancestor of shards that have begun. They were read to their ends, because a shard waits for its parents
-    (S2).
+    """Return `Shard.key` of every ancestor of the shards in `begun`, which were read before.
+
+    These ancestors were read to their ends, because a shard waits for its parents (S2).
 
     If an ancestor is neither listed nor archived, its own ancestors are found among the archived shards by number and hash range.
     """
@@ -44,9 +45,9 @@ def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> s
 
 
 def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
-    """Return `start`, and everything that can be reached from it by repeated steps of `following`.
+    """Return the keys in `start`, and every key that repeated steps of `following` reach from them.
 
-    Each key is visited once, and without recursion, because after n splits and merges 2^n paths lead to a shard.
+    Each key is visited once, because after n splits and merges 2^n paths lead to a shard. There is no recursion.
     """
     visited: set[str] = set()
     to_visit = [*start]
@@ -59,7 +60,7 @@ def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -
 
 
 class Children:
-    """Keeps the children of each parent, among the shards that were added."""
+    """Keeps shards, and finds those that are children of a given parent."""
 
     def __init__(self, shards: Iterable[Shard] = ()) -> None:
         self._by_parent: dict[str, dict[str, Shard]] = {}

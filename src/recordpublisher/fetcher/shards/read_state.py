@@ -33,8 +33,8 @@ class ShardReadState:
     - `tip_ms`: when the last read at the tip that found no record was made (epoch ms).
     - `last_read_ms`: when the last read of any kind returned (epoch ms).
     - `children`: the child shards, known when the shard was read to its end.
-    - `first_past_run_end`: the sequence number of the first record that was read behind the end of the run in the shard (`Bounds.ends`);
-      None before that.
+    - `first_past_run_end`: the sequence number of the first record that was read behind the position at which this run ends in the shard
+      (`Bounds.ends`); None before that.
     """
 
     def __init__(self, idleness: IdlenessTimer) -> None:
@@ -63,7 +63,7 @@ class ShardReadState:
         self.tip_seen_ms = None
 
     def on_read(self, batch: RecordBatch, at: ReadMoment, is_writing: bool) -> None:
-        """Keep what a batch that a read returned shows of the shard. The batch itself is queued later.
+        """Note what a batch that a read returned shows about the shard. The batch itself is queued later.
 
         `is_writing`: whether records of the shard are being written now.
         """
@@ -89,7 +89,7 @@ class ShardReadState:
         self.children = tuple(children)
 
     def reach_run_end(self, first_past: str) -> None:
-        """Mark the shard as read to the end of the run in it. Records that are queued are still emitted."""
+        """Mark the shard as read to the position at which this run ends there. Records that are queued are still emitted."""
         self.first_past_run_end = first_past
 
     def finish(self) -> None:
@@ -201,7 +201,7 @@ class ReadProgress:
         self.has_gap = False
 
     def start(self, position: SequenceNumber | None, seen_ms: int | None, lost_seconds: float) -> None:
-        """Begin at the position where a reader starts. The arguments are described at the class."""
+        """Set the position at which a reader starts. The class docstring describes the arguments."""
         self.position, self.seen_ms, self.lost_seconds, self.logged_ms = position, seen_ms, lost_seconds, None
         self.open_ms, self._tip_ms, self.counted_ms = seen_ms, None, None
         self.has_gap = False
@@ -211,7 +211,7 @@ class ReadProgress:
         self.lost_seconds = lost_seconds
 
     def on_read(self, batch: RecordBatch, read_ms: int) -> None:
-        """Move past a batch that was read. `read_ms`: the latest time at which the service can have read it."""
+        """Move `position` past a batch that was read. `read_ms`: the latest time at which the service can have read it (epoch ms)."""
         self.open_ms = latest(self.open_ms, self._tip_ms)
         if batch.records:
             self.seen_ms, self.counted_ms = to_millis(batch.records[-1].arrival), None
@@ -309,8 +309,8 @@ class ShardQueue:
     def push(self, batch: RecordBatch) -> int:
         """Add a batch at the end. Return the bytes freed.
 
-        If two batches in a row have no records, the first one is dropped, so that they cannot pile up while a sink stalls (P6). The second
-        one gets its skipped records. A batch with dead letters is kept.
+        If two batches in a row have no records, the first one is dropped, so that such batches cannot pile up while a sink stalls (P6). The
+        second batch takes over the skipped records of the first. A batch with dead letters is kept.
         """
         freed = 0
         while self._batches and not len(batch) and _is_replaced(self._batches[-1], batch):
@@ -357,8 +357,8 @@ class ShardQueue:
 def _is_replaced(queued: RecordBatch, batch: RecordBatch) -> bool:
     """Return whether a batch without records replaces the one that was queued before it.
 
-    A continuation says nothing of the position (F6). So it replaces no batch with skipped records, whose position says that they need not
-    be read again.
+    The continuation of a batch does not show how far the shard was read (F6). So a batch with one does not replace a batch with skipped
+    records, whose position shows that these need not be read again.
     """
     position = batch.read_position
     is_kept = bool(queued.skipped) and position is not None and position.continuation

@@ -1,4 +1,4 @@
-"""RetentionCheck finds out whether records after a position expired before they were read (S5)."""
+"""Finds out whether records after a position expired before they were read (S5)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class RetentionCheck:
                 cached = _CachedTime(await self._oldest_retained(stream), now_ms)
             except RecordPublisherError as error:
                 log.warning(
-                    "the retention of %s cannot be read; it is requested again later: %s",
+                    "the retention period of stream %s cannot be read; the job requests it again later: %s",
                     stream,
                     error,
                     extra=log_extra(stream),
@@ -96,8 +96,11 @@ class RetentionCheck:
         - `seen_ms`: see `may_have_gap`.
         - `next_ms`: when the next record that a read found arrived, or the time of the read if it found none; None before a read.
 
-        Records are lost if two things hold: the position is older than the retention, or its age is unknown; and the oldest record of the
-        shard comes after the position. A shard without records proves nothing, because records may have arrived and expired.
+        Records are lost if both of these are true:
+
+        - The position is older than the retention period, or its age is unknown.
+        - The oldest record of the shard comes after the position. A shard without records proves nothing, because records may have arrived
+          and expired.
         """
         async with self._slots:
             if await self._is_retained(shard, seen_ms, next_ms):
@@ -106,7 +109,7 @@ class RetentionCheck:
                 oldest = await self._oldest_record(shard)
             except RecordPublisherError as error:
                 log.warning(
-                    "the oldest record of %s cannot be read, so a loss of records may not be noticed: %s",
+                    "the oldest record of shard %s cannot be read, so a loss of records may not be noticed: %s",
                     shard.key,
                     error,
                     extra=log_extra(shard.key),
@@ -146,7 +149,7 @@ class RetentionGap(Enum):
 
 
 def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
-    """Return whether a position is so old that records after it may have expired, so that it must be checked. This costs no call.
+    """Return whether a position is so old that records after it may have expired. This decides without a call whether to check it.
 
     `seen_ms` is the arrival of the last record read, or the time of the last read at the shard's tip, whichever is later (epoch ms).
     """

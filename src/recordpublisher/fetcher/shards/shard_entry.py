@@ -98,7 +98,7 @@ class ShardEntry:
     def start_reading(self, inherited_watermark: int | None = None) -> None:
         """Mark the shard as being read. Called by ReadTasks.
 
-        `inherited_watermark`: the lowest watermark of its parents, at which a shard that has waited for them begins (W5).
+        `inherited_watermark`: the lowest watermark of the shard's parents. A shard that has waited for them begins at it (W5).
         """
         self._check(self.stage in (ShardStage.WAITING, ShardStage.READING), "is read again")
         self.emission.start_at(inherited_watermark)
@@ -130,7 +130,7 @@ class ShardEntry:
         self._on_progress()
 
     def reach_run_end(self, first_past: str) -> None:
-        """Note that the shard was read to the end of the run in it (`Bounds.ends`). Called by QueueingShardOutput."""
+        """Note that the shard was read to the position at which this run ends there (`Bounds.ends`). Called by QueueingShardOutput."""
         self.reading.reach_run_end(first_past)
         self._listener.on_changed(self)
 
@@ -293,7 +293,7 @@ class ShardEntry:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark with which the shard counts for the global watermark: of its first unwritten record, else of its last one (W1)."""
+        """The watermark that counts for the global one: that of the shard's first unwritten record, or else of its last record (W1)."""
         first_unwritten = self.emission.writing_from if self.emission.is_writing else self.next_watermark
         return shard_watermark(first_unwritten, self.state.watermark)
 

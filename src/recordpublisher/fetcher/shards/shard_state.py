@@ -1,4 +1,4 @@
-"""How far one shard was emitted, and how the sink has handled it. It is immutable, and stored as readable JSON (S5)."""
+"""How far one shard was emitted: an immutable value, which is stored as readable JSON (S5)."""
 
 from __future__ import annotations
 

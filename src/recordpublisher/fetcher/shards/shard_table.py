@@ -1,4 +1,4 @@
-"""Keeps the shards of a worker, and the order that reshards impose on them: which shards may start (S2)."""
+"""Keeps the shards of a worker, and decides which of them may start: a child of a split or merge starts after its parents (S2)."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -16,7 +16,7 @@ from .shard_state import ShardState
 
 
 class ShardTable:
-    """Every shard that a listing or a parent has shown. The shards that this worker reads (owns) have a `ShardEntry`."""
+    """Keeps every shard that a listing or a parent has shown. Shards that this worker owns (reads) have a `ShardEntry`."""
 
     def __init__(
         self,
@@ -140,11 +140,10 @@ class ShardTable:
         self._finished_before.update(keys)
 
     def update_listing(self, stream: str, listed: Iterable[Shard]) -> set[str]:
-        """Apply a complete listing of a stream. Return the shards that the listing lacks and that may have expired, for
-        `MissingShards.check` (S5).
+        """Apply a complete listing of a stream. Return the shards that the listing lacks and that may have expired (S5).
 
         These are this worker's ended shards, and parents for which shards of this worker wait. A single listing does not prove that they
-        are past retention.
+        are past retention, so `MissingShards.check` then asks the service.
         """
         listed = list(listed)
         now = {shard.key for shard in listed}
@@ -180,9 +179,9 @@ class ShardTable:
     def is_exhausted(self, streams: Collection[str]) -> bool:
         """Return whether no more records of these streams can come.
 
-        That is so when listings have shown every shard as closed, and this worker has read its shards to their ends. A stream without
-        shards may still get some. A Kinesis stream always has an open shard: if a listing shows none, it is older than a reshard. So only
-        other sources, of a finite size, become exhausted.
+        That is so when listings have shown every shard as closed, and this worker has read its shards to their ends. It is not so for a
+        stream without shards, which may get some later. A Kinesis stream always has an open shard: if a listing shows none, the listing is
+        older than a reshard. So only other sources, of a finite size, become exhausted.
         """
         all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
         if not all_closed or any(not entry.has_ended for entry in self):

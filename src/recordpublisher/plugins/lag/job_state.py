@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from recordpublisher.fetcher.checkpoints.shard_starts import Starts, initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots, snapshot_to_json
-from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_no_longer_listed
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.group_store import (
     GroupStore,

@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 from recordpublisher.consumer.event_time import EARLIEST_PLAUSIBLE_MS
+from recordpublisher.fetcher.checkpoints.shard_starts import Starts, initial_states, shards_newer_than_listing
 from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states, shards_newer_than_listing
 from recordpublisher.fetcher.leases.group_store import MissingPositionsError
 from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.publishers.errors import ConfigurationError, StateError

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from recordpublisher.consumer.deserialization import Deserializer
+from recordpublisher.fetcher.checkpoints.shard_starts import Starts
 from recordpublisher.fetcher.checkpoints.snapshot_format import snapshot_to_json
-from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds
 from recordpublisher.fetcher.settings import FetcherSettings

@@ -14,8 +14,8 @@ import msgspec
 
 from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, StreamDeserializer
 from recordpublisher.fetcher.alarms import AlarmListener
+from recordpublisher.fetcher.checkpoints.shard_starts import Starts
 from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots
-from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.conditional_store import ConditionalStore, named_store
 from recordpublisher.fetcher.dependencies import FetcherDependencies
 from recordpublisher.fetcher.pipeline.sink_errors import destination_of

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.starts import last_seen_ms
+from recordpublisher.fetcher.checkpoints.shard_starts import last_seen_ms
 from recordpublisher.fetcher.shards.read_state import latest
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError, StateError

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.checkpoints.starts import last_seen_ms, states_by_shard
+from recordpublisher.fetcher.checkpoints.shard_starts import last_seen_ms, states_by_shard
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.query_positions import position_to_json
 from recordpublisher.publishers.errors import ConfigurationError, StateError

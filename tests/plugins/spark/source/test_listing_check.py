@@ -47,7 +47,7 @@ def test_s2_a_new_read_waits_for_a_parent_that_the_first_listing_lacks(monkeypat
         return [shard for shard in await real(self, stream, after) if shard.shard_id not in absent]
 
     monkeypatch.setattr(KinesisClient, "list_shards", list_shards)
-    monkeypatch.setattr("recordpublisher.fetcher.checkpoints.starts.PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("recordpublisher.fetcher.checkpoints.shard_starts.PAUSE_SECONDS", 0.01)
     with serve_in_thread(streams={"s": 1}) as endpoint:
         given = {**endpoint.properties(), "stream": "s", "metadataLocation": str(tmp_path)}
         given["flink.stream.initpos"] = "TRIM_HORIZON"

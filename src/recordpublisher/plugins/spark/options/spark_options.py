@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recordpublisher.fetcher.checkpoints.starts import valid_by_shard
+from recordpublisher.fetcher.checkpoints.shard_starts import valid_by_shard
 from recordpublisher.plugins.stores.back_ends import CLAIM_STORES, forms_of
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.publishers.errors import ConfigurationError

@@ -1,8 +1,8 @@
-"""Reads a start for each shard, given as `startingPosition` in JSON. `fetcher/checkpoints/starts.py` parses it."""
+"""Reads a start for each shard, given as `startingPosition` in JSON. `fetcher/checkpoints/shard_starts.py` parses it."""
 
 from collections.abc import Mapping, Sequence
 
-from recordpublisher.fetcher.checkpoints.starts import VALID_BY_SHARD, Starts, states_by_shard
+from recordpublisher.fetcher.checkpoints.shard_starts import VALID_BY_SHARD, Starts, states_by_shard
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import initial_position, initial_timestamp_ms

@@ -4,8 +4,8 @@ import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
+from recordpublisher.fetcher.checkpoints.shard_starts import list_restored
 from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import list_restored
 from recordpublisher.fetcher.monitoring.alarm_monitor import RetentionPeriods
 from recordpublisher.fetcher.shards.discovery import MissingShards, ShardExists
 from recordpublisher.fetcher.shards.lineage import parent_keys

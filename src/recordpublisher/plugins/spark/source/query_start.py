@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import (
+from recordpublisher.fetcher.checkpoints.shard_starts import (
     data_loss_error,
     given_position,
     initial_states,
@@ -18,6 +17,7 @@ from recordpublisher.fetcher.checkpoints.starts import (
     shards_read_long_ago,
     shards_with_unread_children,
 )
+from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
 from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, RetentionGap, time_to_loss_ms
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock

@@ -1,7 +1,7 @@
-"""Decides in which state each listed shard starts: restored, new, or by a start for each shard.
+"""Decides in which state each listed shard starts: with its stored state, or at a position that the user has given.
 
-`initial_states` applies this to a listing. `publishers/initial_position.py` parses `flink.stream.initpos`, and
-`states_by_shard` a start for each shard. `AloneWorkerPort` is the port to the worker of a job that runs alone.
+`initial_states` decides this for a listing. `publishers/initial_position.py` parses `flink.stream.initpos`, and `states_by_shard` parses
+positions that are given shard by shard. `AloneWorkerPort` is the port to the worker of a job that runs alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.safe_text import counted, few_of
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_name, stream_of
 
 from ..global_watermark_rules import inherited_watermark
@@ -52,7 +53,7 @@ class Starts(msgspec.Struct, frozen=True):
     def of(self, shard: Shard) -> ShardState:
         """Return the state in which a shard without a stored position starts.
 
-        A sequence number in `by_shard` that is not after the shard's beginning means the whole shard, which then starts at TRIM_HORIZON.
+        If `by_shard` has a sequence number that is not after the shard's beginning, the whole shard is read, from TRIM_HORIZON.
         """
         state = self.by_shard.get(shard.shard_id) or ShardState(self.default)
         first = given_position(state)
@@ -102,7 +103,7 @@ async def list_restored(
 
     Without that shard, its records would be reported as lost, or a later listing would show it as a new shard.
 
-    `missing`: learns for each missing shard whether it is past retention.
+    `missing`: finds out for each shard that the listing lacks whether it is past retention.
     """
     for _ in range(MAX_LISTINGS):
         listed = await list_all()
@@ -113,8 +114,9 @@ async def list_restored(
         if not inconsistent:
             break
         log.warning(
-            "the listing of shards lacks %s, which still exist or are in the stored positions. Listing again",
-            ", ".join(sorted(inconsistent)),
+            "the service's listing of shards is incomplete, so the shards are listed again. It lacks %s: %s",
+            counted(len(inconsistent), "shard"),
+            few_of(sorted(inconsistent)),
         )
         await asyncio.sleep(PAUSE_SECONDS)
     return listed
@@ -129,7 +131,7 @@ def initial_states(listed: Iterable[Shard], restored: RestoredState, starts: Sta
 
     - A shard with restored state continues there.
     - An ancestor of a shard that was read counts as read to its end: its state was dropped after its end.
-    - An ancestor of a shard that waits does not, because the shard may be waiting for this ancestor.
+    - An ancestor of a shard that waits for its parents does not count as read, because the shard may be waiting for this ancestor.
     - Any other shard of a stream with restored state is new and starts at TRIM_HORIZON.
     - A shard of a stream without restored state starts as `starts` says. If `starts.by_shard` names a shard, its ancestors count as read,
       and its descendants start at TRIM_HORIZON.
@@ -231,8 +233,8 @@ async def shards_past_retention(
 
 
 def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
-    """Return the error for shards that have lost records. It names each shard and its position."""
-    places = ", ".join(f"{key} after {restored.shards[key].position or 'its start'}" for key in sorted(keys))
+    """Return the error for shards that have lost records. It names the first of them with their positions."""
+    places = few_of(sorted(f"{key} after {restored.shards[key].position or 'its start'}" for key in keys))
     return DataLossError(
         f"records are past retention and lost: {places}. Set flink.state.dataloss=CONTINUE to continue without them"
     )
@@ -244,7 +246,7 @@ def _finished_ancestors(shards: Mapping[str, Shard], begun: Mapping[str, ShardSt
 
 
 def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:
-    """Return the state of a child with the lowest watermark of its parents, if they have ended, even in an earlier run of the job (W5)."""
+    """Return the state of a child, with the lowest watermark of its parents if these have ended, in this run or an earlier one (W5)."""
     parents = [states[key] for key in parent_keys(child) if key in states]
     watermark = inherited_watermark(parent.watermark for parent in parents)
     if state.watermark is not None or state.ended or watermark is None or not is_startable(child, states):
@@ -291,9 +293,9 @@ def shards_with_unread_children(
 
 
 def valid_by_shard(words: str) -> str:
-    """Return the part of a message that says how a position for each shard is written.
+    """Return the part of an error message that shows the JSON in which positions are given shard by shard.
 
-    `words`: what may stand instead of a sequence number, with a comma before each: `, "TRIM_HORIZON"`.
+    `words`: the words that are valid instead of a sequence number, each with a comma before it, such as `, "TRIM_HORIZON"`.
     """
     return f'JSON by shard: {{"<shard id>": "<sequence number>"{words}}}'
 
@@ -303,14 +305,14 @@ _SHARD_END = "SHARD_END"
 
 
 def given_position(state: ShardState) -> SequenceNumber | None:
-    """Return the sequence number at or after which a shard starts, or None if it starts in another way."""
+    """Return the sequence number at or after which a shard starts, or None if its start is not given by a sequence number."""
     if state.position is None and state.start.type is PositionType.AT_SEQUENCE_NUMBER:
         return SequenceNumber(state.start.sequence_number or "")
     return state.position
 
 
 def states_by_shard(option: str, given: str, streams: Sequence[str]) -> dict[str, ShardState]:
-    """Return the state in which each shard starts, by shard id, from positions given as JSON.
+    """Parse positions that are given shard by shard as JSON. Return the state in which each shard starts, by shard id.
 
     The positions may be in our format, or in the format in which the Spark connectors of qubole and awslabs store them. Errors name
     `option`.
@@ -325,7 +327,7 @@ def states_by_shard(option: str, given: str, streams: Sequence[str]) -> dict[str
 
 
 def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -> dict[str, Any]:
-    """Parse `given`, a JSON object from shard id to position, which sets the start or the end of a read. Return its entries.
+    """Parse `given`, a JSON object that has a position for each shard id: the start or the end of a read. Return its entries.
 
     Raises: ConfigurationError if the text is not a JSON object with entries, or if there are several streams.
     """
@@ -342,9 +344,9 @@ def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -
 
 
 def position_of(option: str, entry: object, valid: str, *words: str) -> str:
-    """Return the position that is given for one shard, for the start or the end of a read: a sequence number, or one of `words`.
+    """Check the position that is given for one shard (the start or the end of a read), and return it in upper case.
 
-    Raises: ConfigurationError if the entry is neither.
+    Raises: ConfigurationError if it is neither a sequence number nor one of `words`.
     """
     text = entry.upper() if isinstance(entry, str) else ""
     if text not in words and not re.fullmatch("[0-9]{1,129}", text):
@@ -360,7 +362,10 @@ def _check_stream(option: str, metadata: object, stream: str) -> None:
 
 
 def _state_of(option: str, entry: object) -> ShardState:
-    """Return the state in which one shard starts: `entry` is TRIM_HORIZON, LATEST, a sequence number, or another connector's object."""
+    """Return the state in which one shard starts.
+
+    `entry`: TRIM_HORIZON, LATEST, a sequence number, or an object that another connector has stored.
+    """
     if isinstance(entry, dict):
         return _stored_state(option, entry)
     position = position_of(option, entry, VALID_BY_SHARD, PositionType.TRIM_HORIZON, PositionType.LATEST)

@@ -1,4 +1,4 @@
-"""Takes part in a group of workers. If other workers have declared the worker of this process dead (sealed it), a new worker follows it."""
+"""Lets a process join and leave its group of workers. If its worker was sealed (declared dead), it joins again with a new worker."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from recordpublisher.publishers.errors import (
     StateError,
     StoreUnavailableError,
 )
+from recordpublisher.publishers.safe_text import few_of
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..checkpoints.snapshot_format import ANOTHER_PLACE, refuse_other_job, warn_of_other_streams
@@ -36,97 +37,12 @@ from .positions_with_rows import PositionsWithRows
 group_log = logging.getLogger("recordpublisher.group")
 
 
-async def replace_group_job(
-    store: ConditionalStore,
-    job: GroupJob,
-    settings: LeaseSettings,
-    clock: Clock,
-    entries: ConditionalStore | None = None,
-) -> None:
-    """Make `job` the job of the group, if the group has another job and no process takes part in it. Do nothing if there is no group.
-
-    If there are workers that send no heartbeats, wait until their leases have expired.
-
-    - `entries`: the store of positions next to the rows of this job's sink, if it has one.
-
-    Raises: StateError, with the worker's name, if a worker is running; StateError if the group has a job with another name;
-    MissingPositionsError if this job cannot read the positions of the group; StoreUnavailableError if the store cannot be reached now.
-    """
-    for attempt in range(MAX_ATTEMPTS):
-        found = await GroupStore(store).read_table()
-        if found is not None and found.document.job is not None:
-            refuse_other_job(store.place, found.document.job.name, job.name)
-        difference = None if found is None else job.contradiction(found.document.job)
-        if found is None or difference is None:
-            return
-        try:
-            await seal_all_silent(GroupStore(store, settings.interval), settings, clock)
-        except LiveWorkerError as error:
-            raise StateError(
-                f"this process and the running group of the job differ: {difference}. To change settings, first stop all processes of "
-                f"the group: its worker {error.worker} still sends heartbeats to {store.place}. If this is a different job, "
-                f"give it {ANOTHER_PLACE}"
-            ) from error
-        beside_rows = None if entries is None else GroupStore(entries)
-        begins = await _where_job_begins(GroupStore(store), beside_rows, found.document, job.name)
-        if begins is None:  # another process has joined in the meantime
-            continue
-        writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
-        try:
-            await GroupStore(store).write_table(
-                replace(found.document, version=version, writer=writer, job=job), found.version
-            )
-        except ConflictError:  # another process has joined in the meantime
-            await pause_after_conflict(attempt)
-        else:
-            group_log.info(
-                "the group in %s ran another job and has no worker left; this worker starts its own job there, which %s: %s",
-                store.place,
-                begins,
-                difference,
-            )
-            before = found.document.job
-            warn_of_other_streams((before and before.streams) or (), job.streams or (), store.place)
-            return
-    raise StateError(
-        f"processes with different settings restart the group in {store.place} again and again. Give all of them the "
-        "same settings"
-    )
-
-
-async def _where_job_begins(
-    group: GroupStore, entries: GroupStore | None, table: LeaseTable, job_name: str | None
-) -> str | None:
-    """Return where a job begins that takes over the shards of this lease table, as a clause for the log.
-
-    Return None if the table was replaced in the meantime.
-
-    Raises: MissingPositionsError, which names the sink of the group's last job, if positions of shards are not found.
-    """
-    if table.alone is not None:  # Its positions were looked for before.
-        return "continues at its stored positions"
-    records = await group.read_records(consistent=True)
-    found = {
-        owner: await read_positions(group, entries, records[owner].document)
-        for owner in table.owners
-        if owner in records
-    }
-    states, missing = states_of(table, found)
-    if not missing:
-        count = sum(state.ended or state.position is not None for state in states.values())
-        return where_it_begins(count, None, table.start, job_name, is_latest=table.is_latest)
-    again = await group.read_table()
-    if again is None or again.document.version != table.version:
-        return None
-    raise MissingPositionsError.of(", ".join(missing), group.place, table.job)
-
-
-class WorkerLives:
-    """The workers that this process is, one after another: if one was replaced, the process joins the group again as a new worker.
+class GroupMembership:
+    """Runs the worker of this process in its group. If other workers have replaced it, the process joins again with a new worker.
 
     - `on_drain`: called when a person has asked this process to leave (`recordpublisher group drain`).
-    - `on_error`: ends the run with an error of the sink that was raised while shards are released. Returns False if the run has already
-      ended without an error.
+    - `on_error`: called with an error that the sink has raised while shards are released; it ends the run with that error. It returns False
+      if the run has already ended without an error.
     - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
     """
 
@@ -218,7 +134,7 @@ class WorkerLives:
     async def leave(self) -> None:
         """Store all positions and release all shards, so that other workers need not wait for the leases to expire.
 
-        Raises: StoreUnavailableError if the store does not answer for the lease duration; the errors of the sink, after which this may
+        Raises: StoreUnavailableError if the store does not answer for the lease duration; the errors of the sink, after which `leave` may
         be called again.
         """
         self._is_leaving = True
@@ -338,3 +254,88 @@ class WorkerLives:
             clock=self._clock,
             duration=self._group.settings.duration,
         )
+
+
+async def replace_group_job(
+    store: ConditionalStore,
+    job: GroupJob,
+    settings: LeaseSettings,
+    clock: Clock,
+    entries: ConditionalStore | None = None,
+) -> None:
+    """Make `job` the job of the group, if the group has another job and no process takes part in it. Do nothing if there is no group.
+
+    If there are workers that send no heartbeats, wait until their leases have expired.
+
+    - `entries`: the store of positions next to the rows of this job's sink, if it has one.
+
+    Raises: StateError, with the worker's name, if a worker is running; StateError if the group has a job with another name;
+    MissingPositionsError if this job cannot read the positions of the group; StoreUnavailableError if the store cannot be reached now.
+    """
+    for attempt in range(MAX_ATTEMPTS):
+        found = await GroupStore(store).read_table()
+        if found is not None and found.document.job is not None:
+            refuse_other_job(store.place, found.document.job.name, job.name)
+        difference = None if found is None else job.contradiction(found.document.job)
+        if found is None or difference is None:
+            return
+        try:
+            await seal_all_silent(GroupStore(store, settings.interval), settings, clock)
+        except LiveWorkerError as error:
+            raise StateError(
+                f"this process and the running group of the job differ: {difference}. To change settings, first stop all processes of "
+                f"the group: its worker {error.worker} still sends heartbeats to {store.place}. If this is a different job, "
+                f"give it {ANOTHER_PLACE}"
+            ) from error
+        beside_rows = None if entries is None else GroupStore(entries)
+        begins = await _where_job_begins(GroupStore(store), beside_rows, found.document, job.name)
+        if begins is None:  # another process has joined in the meantime
+            continue
+        writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
+        try:
+            await GroupStore(store).write_table(
+                replace(found.document, version=version, writer=writer, job=job), found.version
+            )
+        except ConflictError:  # another process has joined in the meantime
+            await pause_after_conflict(attempt)
+        else:
+            group_log.info(
+                "the group in %s ran another job and has no worker left; this worker begins its own job there, which %s. Difference: %s",
+                store.place,
+                begins,
+                difference,
+            )
+            before = found.document.job
+            warn_of_other_streams((before and before.streams) or (), job.streams or (), store.place)
+            return
+    raise StateError(
+        f"processes with different settings restart the group in {store.place} again and again. Give all of them the "
+        "same settings"
+    )
+
+
+async def _where_job_begins(
+    group: GroupStore, entries: GroupStore | None, table: LeaseTable, job_name: str | None
+) -> str | None:
+    """Return where a job begins that takes over the shards of this lease table, as a clause for the log.
+
+    Return None if the table was replaced in the meantime.
+
+    Raises: MissingPositionsError, which names the sink of the group's last job, if positions of shards are not found.
+    """
+    if table.alone is not None:  # Its positions were looked for before.
+        return "continues at its stored positions"
+    records = await group.read_records(consistent=True)
+    found = {
+        owner: await read_positions(group, entries, records[owner].document)
+        for owner in table.owners
+        if owner in records
+    }
+    states, missing = states_of(table, found)
+    if not missing:
+        count = sum(state.ended or state.position is not None for state in states.values())
+        return where_it_begins(count, None, table.start, job_name, is_latest=table.is_latest)
+    again = await group.read_table()
+    if again is None or again.document.version != table.version:
+        return None
+    raise MissingPositionsError.of(few_of(sorted(missing)), group.place, table.job)

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from recordpublisher.fetcher.checkpoints.shard_starts import Starts, initial_states
 from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
-from recordpublisher.fetcher.checkpoints.starts import Starts, initial_states
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
