@@ -65,7 +65,7 @@ class KinesisQueue(QueueSource):
 
     full_receive = MOST_ENTRIES
     full_bytes = 5 * 2**20
-    """Half of the largest response: if records are large, a response never has ten of them."""
+    """Half of the largest response, because a response never has ten records if the records are large."""
 
     def __init__(
         self, properties: Mapping[str, object], *, client: QueueClient | None = None, clock: Clock | None = None
@@ -148,7 +148,7 @@ class KinesisQueue(QueueSource):
         ]
 
     async def acknowledge(self, records: Sequence[UserRecord]) -> set[str]:
-        """Acknowledge records, ten in a call. Retry those whose error may be temporary. Return the numbers of the records that failed."""
+        """Acknowledge records, ten in a call. Retry records whose error may be temporary. Return the numbers of the records that failed."""
         return await self._settle("AcknowledgeQueueRecords", records)
 
     async def prolong(self, records: Sequence[UserRecord]) -> set[str]:
@@ -229,8 +229,8 @@ class KinesisQueue(QueueSource):
                 await self.client().settle("AcknowledgeQueueRecords", await self.queue_arn(), empty)
 
     async def _make_visible(self, handles: Iterable[str]) -> None:
-        """Let others receive records that this process will not handle. If the call fails, the records become visible when their time is
-        over.
+        """Let others receive records that this process will not handle. If the call fails, the records become visible when their visibility
+        timeout is over.
         """
         if left := list(handles):
             with suppress(KinesisError):
@@ -259,7 +259,10 @@ class KinesisQueue(QueueSource):
         return {numbers[handle] for part in failed for handle in part}
 
     async def _settle_ten(self, api: str, left: list[str], visibility: int | None) -> set[str]:
-        """Return the receipts that failed in one call. Raises: RetriesExhaustedError or KinesisError if the call fails."""
+        """Make one call for at most ten receipts, and return the receipts that failed.
+
+        Raises: RetriesExhaustedError or KinesisError if the call itself fails.
+        """
         arn, failed = await self.queue_arn(), set[str]()
         for attempt in range(MOST_TRIES):
             call = partial(self.client().settle, api, arn, left, visibility)

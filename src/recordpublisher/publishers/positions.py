@@ -73,11 +73,14 @@ class StartingPosition:
         return cls(PositionType.AT_TIMESTAMP, timestamp_ms=timestamp_ms)
 
     def pinned_at(self, service_time_ms: int) -> Self:
-        """Return LATEST, or a start at an age, as a time of the service's clock; any other position unchanged."""
+        """Return LATEST, or a start at an age, as a time of the service's clock. Return any other position unchanged."""
         return self.at_timestamp(max(0, service_time_ms - self.ago_ms)) if self.type is PositionType.LATEST else self
 
     def with_stored_start(self, start_ms: int) -> Self:
-        """Return a start at `start_ms`, which replaced LATEST or an age at the job's first start. Return any other start unchanged."""
+        """Return LATEST, or a start at an age, as a start at the time `start_ms` (epoch ms). Return any other start unchanged.
+
+        `start_ms` is the time that the job stored for it at its first start.
+        """
         return self.at_timestamp(start_ms) if self.type is PositionType.LATEST else self
 
     @property

@@ -251,7 +251,7 @@ class RecordBatch(Generic[V_co]):
 
 
 def _placed_in(left_out: Sequence[P], start: int, stop: int) -> tuple[P, ...]:
-    """Return the left-out records of a slice. Those after the last record of the batch belong to the last slice."""
+    """Return the entries of `left_out` that belong to a slice. Entries after the batch's last record belong to its last slice."""
     return tuple(
         msgspec.structs.replace(each, index=each.index - start) for each in left_out if start <= each.index < stop
     )
@@ -326,7 +326,8 @@ class PoisonedRecord(msgspec.Struct, frozen=True):
 class SkippedRecords(msgspec.Struct, frozen=True):
     """Consecutive records that could not be deserialized and are skipped (S7). They came before record number `index` of the batch.
 
-    - `count`: how many they are. `sequence_number`: that of the first of them.
+    - `count`: the number of records.
+    - `sequence_number`: the sequence number of the first record.
     """
 
     index: int

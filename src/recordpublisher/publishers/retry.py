@@ -29,9 +29,9 @@ FEW_RETRIES = 3
 MAX_RISING_TRIES = 100
 """After this many attempts the exponent of the backoff rises no further, so that a long outage cannot overflow a float."""
 _SUSPENDED_SECONDS = 5.0
-"""If a pause ends later than planned by more than this, the process was suspended (seconds)."""
+"""A pause that ends later than planned by more than this means that the process was suspended (seconds)."""
 _LOOK_SECONDS = 1.0
-"""Seconds between two looks at the clock during an outage, to find out whether the process was suspended."""
+"""Seconds between two readings of the clock during an outage, which show whether the process was suspended."""
 _RESOLUTION_SECONDS = 0.001
 
 RetryListener = Callable[[Exception, float, float], None]
@@ -220,7 +220,7 @@ class Failures:
         self._look = self._loop.call_later(_LOOK_SECONDS, _look_at_clock, weakref.ref(self))
 
     def _leave_out_suspension(self) -> None:
-        """Move the beginning of the outage by the time in which the process was suspended, which a timer that is late shows."""
+        """Move the beginning of the outage by the time in which the process was suspended. A timer that fires late shows that time."""
         if self._look is None or self.began is None:
             return
         self.began += suspended_seconds(self._clock() - self._look.when())
@@ -258,7 +258,7 @@ DAY_SECONDS = 86_400.0
 
 
 def words_of_rest(seconds: float) -> str:
-    """Return, for a message, for how much longer something is retried. It is never `0 s`, because the retry has not ended."""
+    """Return in words, for a message, for how much longer a call is retried. The result is never `0 s`, because the retry has not ended."""
     return duration_words(seconds) if seconds >= 1 else "less than 1 s"
 
 
@@ -308,7 +308,7 @@ class OutageLog:
         )
 
     def on_end(self, call: object, *, is_success: bool) -> None:
-        """Note that a call is no longer retried. The service answers again if this call has succeeded and no other call fails."""
+        """Note that a call is no longer retried. If it has succeeded and no other call fails, log that the service answers again."""
         with self._lock:
             found = [
                 (loop, outages, service)

@@ -131,7 +131,7 @@ def stream_of(key: str) -> str:
 def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
     """Return whether a listing lacks `shard` because it was made before the shard was created.
 
-    Then the shard may exist although the listing lacks it. For ids of other sources than Kinesis, and for an empty listing, the result is
+    Then the shard may exist although the listing lacks it. For shard ids that are not of Kinesis, and for an empty listing, the result is
     False.
     """
     # Kinesis numbers the shards of a stream in the order of creation, and the oldest expire first. So if a shard is newer than every listed
@@ -141,7 +141,7 @@ def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
 
 
 def is_ancestor(old: Shard, young: Shard) -> bool:
-    """Return whether the hash keys of `young` were those of `old` before. False for the ids of other sources than Kinesis."""
+    """Return whether `old` accepted some of the hash keys of `young` before. False for shard ids that are not of Kinesis."""
     # Kinesis numbers the shards of a stream in the order of creation, and at any time one shard accepts each hash key. The ids are matched
     # last: an archive may have thousands of old shards, each compared with every shard that is read.
     ours, theirs = old.hash_range, young.hash_range

@@ -105,7 +105,7 @@ class ForeignExitError(RuntimeError):
 
 @contextmanager
 def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
-    """Turn what ends a process or a task without a message into an error: a SystemExit or CancelledError of the `with` block.
+    """Raise a SystemExit or CancelledError of the `with` block as an error, because it would end the process or task without a message.
 
     The block imports or calls code of a user or plugin, and awaits nothing, so its CancelledError cannot be a cancellation of the task.
     KeyboardInterrupt passes, because it may be Ctrl-C.
@@ -147,10 +147,13 @@ _NEVER_RUN_SET = frozenset(_NEVER_RUN)
 def check_user_function(
     name: str, function: object, valid: str, *, is_plain: bool = False, arguments: int | None = None
 ) -> None:
-    """Check a function that a user has given.
+    """Check a function that a user has given for a setting: whether it can be called, and whether its result can be used.
 
-    Raises: ConfigurationError if it cannot be called, or not with `arguments` arguments, if it is a class or a
-    generator function, or if it is async although `is_plain`.
+    - `name`, `valid`: the setting's name and its valid values, for the message.
+    - `is_plain`: whether the function must not be async.
+    - `arguments`: with how many arguments it will be called.
+
+    Raises: ConfigurationError if the function cannot be called in this way, or if it is a class or a generator function.
     """
     if not callable(function):
         raise ConfigurationError(name, function if isinstance(function, str) else repr_of(function), valid)
@@ -492,7 +495,7 @@ class PluginCall:
         return self._waited > self._slow_after
 
     def look(self, now: float) -> tuple[float, str]:
-        """Return when the call must be looked at next (seconds of the event loop's clock), and its description if it is due now."""
+        """Return when the call must be checked next (event-loop time), and its description if a log line about it is due now, else ""."""
         if now < self._due:
             return self._due, ""
         words, pause = self.describe(), min(self._waited, LONGEST_PAUSE_SECONDS)
@@ -516,7 +519,7 @@ class PluginCall:
 _RUNNING: dict[PluginCall, None] = {}
 """The watched calls of all event loops, the oldest first."""
 _TIMERS: dict[asyncio.AbstractEventLoop, asyncio.TimerHandle] = {}
-"""When the calls of each event loop are looked at next. One timer serves all calls, because a timer takes more time than most calls."""
+"""The timer of each event loop that checks its calls next. One timer serves all calls, because a timer takes more time than most calls."""
 
 
 def _watch(loop: asyncio.AbstractEventLoop, due: float) -> None:
@@ -548,7 +551,7 @@ def _log_slow_calls(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def notice_unawaited_calls() -> None:
-    """Let a call of a plugin fail if its code drops a coroutine without awaiting it: a `write` whose `await` is missing writes nothing.
+    """Make a call of a plugin fail if its code drops a coroutine without awaiting it, because a `write` without `await` writes nothing.
 
     Python only warns of it. The warning is shown as before.
     """

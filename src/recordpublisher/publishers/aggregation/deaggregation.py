@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_BATCH_BYTES = 4 * 2**20
-"""The memory of a batch (bytes, P6) from which no more sub-records are added to it. They go into the next batch."""
+"""The memory at which a batch is full (bytes, P6). Further sub-records go into the next batch."""
 STEP_BYTES = 2**20
 """How many bytes of messages are verified and parsed in one step. That takes about as long as `STEP` sub-records."""
 _WHY_DROPPED = (
@@ -57,7 +57,7 @@ _WHY_DROPPED = (
 class Deaggregator:
     """Expands the aggregates of one shard, in order. Drops or keeps foreign sub-records: those whose hash key belongs to another shard.
 
-    An explicit hash key that is not a number below 2^128 is ignored; then the partition key decides.
+    If an explicit hash key is not a number below 2^128, it is ignored, and the sub-record's hash key is made from its partition key.
 
     `foreign_sub_records`: returns what to do with foreign sub-records; without it they are dropped. It receives the latest arrival of the
     response's records (epoch ms), and whether the aggregate is itself in a wrong shard. After it has returned KEEP, sub-records are no
@@ -92,7 +92,7 @@ class Deaggregator:
         return batches
 
     def find_owned(self, parts: SubRecords) -> list[bool] | None:
-        """Return for each sub-record whether its hash key belongs to the shard, or None if every key does."""
+        """Return for each sub-record whether the shard accepts its hash key, or None if the shard accepts all of them."""
         if self._takes_all:
             return None
         # A few keys are shared by many sub-records, so each key of a table is hashed only once.
@@ -130,9 +130,9 @@ class Deaggregator:
         return None
 
     def is_due_to_yield(self, sub_records: int, size: int) -> bool:
-        """Count work. Return whether the caller must now await `asyncio.sleep(0)`, so that the event loop runs other tasks (F1).
+        """Count work, and return whether the caller must now await `asyncio.sleep(0)`, so that the event loop runs other tasks (F1).
 
-        `sub_records` were expanded from `size` bytes of messages.
+        The work is `sub_records` sub-records, which were expanded from `size` bytes of messages.
         """
         self._steps += sub_records / STEP + size / STEP_BYTES
         if self._steps < 1:
@@ -155,7 +155,7 @@ async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRe
 def _results_for_table(
     work: Callable[[Sequence[str]], list[T]], table: Sequence[str], indexes: Sequence[int | None]
 ) -> list[T] | dict[int, T]:
-    """Return the results of `work` for the keys of a table, to be looked up by a key's index in the table."""
+    """Return the result of `work` for each key of a table that `indexes` refer to, by the key's index in the table."""
     if len(table) <= STEP:
         return work(table)
     # All keys of a long table would block the event loop too long, so `work` gets only the keys that `indexes` use.
@@ -225,7 +225,10 @@ class ResponseBatches:
         return batch
 
     async def _expand(self) -> RecordBatch:
-        """Return the next batch. It ends with the response, or when it is full: after a short aggregate or any step of a long one."""
+        """Return the next batch. The batch ends when it is full, or at the end of the response.
+
+        A batch that is full ends after a record, a short aggregate, or any step of a long aggregate.
+        """
         expanded = ExpandedRecords()
         while self._opened is not None or self._reversed:
             if self._opened is None:
@@ -541,7 +544,7 @@ class RecordDistributionChecks:
         self._checks: dict[str, RecordDistributionCheck] = {}
 
     def check_of(self, port: RecordDistributionPort, stream: str) -> RecordDistributionCheck:
-        """Return the check of a stream (name or ARN). All its shards share it."""
+        """Return the check for a stream (name or ARN), which all shards of the stream share."""
         if stream not in self._checks:
             self._checks[stream] = RecordDistributionCheck(port, stream, self._retries, self._clock)
         return self._checks[stream]

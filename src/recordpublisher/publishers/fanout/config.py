@@ -173,10 +173,11 @@ _ERRORS_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class RecoverableErrors:
-    """The errors that are retried without being counted, as the recoverable errors of Flink's connector.
+    """The errors that are retried without limit, because their failures are not counted: the recoverable errors of Flink's connector.
 
-    A name is one of this library's error classes, a dotted Python class, or an AWS error code, which may be written as the Java SDK's class
-    name. All indices are used (the connector uses only the first). An error also counts if one of its causes has such a name.
+    A property names such an error: one of this library's error classes, a dotted Python class, or an AWS error code, which may be written
+    as the Java SDK's class name. The properties of all indices are used, while the connector uses only the first. An error also counts if
+    one of its causes has such a name.
     """
 
     names: frozenset[str] = frozenset()

@@ -414,8 +414,8 @@ API = "SubscribeToShard"
 
 
 class OpenSubscription:
-    """One open call of SubscribeToShard. The caller reads event by event, so no event of a closed subscription can be taken for one of
-    the next (F7).
+    """One open call of SubscribeToShard. The caller requests each event from it, so an event of a closed subscription cannot be mistaken
+    for an event of the next one (F7).
     """
 
     def __init__(self, subscription: Subscription, config: FanOutConfig, clock: Clock) -> None:
@@ -554,7 +554,7 @@ class ResubscribePolicy:
     def on_read_error(self, error: Exception, arn: str, *, was_backpressured: bool) -> None:
         """Decide when to call again after an open subscription broke.
 
-        `was_backpressured`: whether `consumer` had not taken the last event for long.
+        `was_backpressured`: whether `consumer` took longer for the last event than the inactivity time-out.
 
         Raises: the error if a retry cannot help.
         """
@@ -590,7 +590,7 @@ class ResubscribePolicy:
         self._count(error)
 
     def _plan_retry(self, error: Exception) -> None:
-        """Decide when to call again after an error that another caller has not caused. Raises: the error if a retry cannot help."""
+        """Decide when to call again after an error, unless another caller has caused it. Raises: the error if a retry cannot help."""
         if error in self._recoverable:
             self._back_off(error)
         elif isinstance(error, TransientError):

@@ -1,8 +1,8 @@
 """Decides whether our own client can make a job's calls, without the AWS SDK.
 
-The SDK takes half a second of CPU to start. It is not needed for keys in the properties, in the environment or in a
-profile (`plain_credentials.py`), with an endpoint that is given or a partition of `endpoints.py`. Any other setting is
-left to the SDK, because an unknown variable or setting may change where a call goes.
+The SDK takes half a second of CPU to start. It is not needed if the keys are in the properties, in the environment or in a profile
+(`plain_credentials.py`), and if the endpoint is given or the region is in a partition of `endpoints.py`. Any other setting is left to the
+SDK, because an unknown variable or setting may change where a call goes.
 """
 
 from __future__ import annotations
@@ -103,6 +103,6 @@ class AccessWithoutSdk(NamedTuple):
 
 
 def _is_plain_environment() -> bool:
-    """Return whether no proxy, no unusual AWS variable and no model of the user can change where calls go or who signs them."""
+    """Return whether no proxy, no unusual AWS variable and no added SDK model can change where calls go or who signs them."""
     aws = {name for name in os.environ if name.startswith("AWS_") and not _WITHOUT_EFFECT.fullmatch(name)}
     return aws <= _PLAIN_VARIABLES and not has_proxies() and not os.path.exists(os.path.expanduser("~/.aws/models"))

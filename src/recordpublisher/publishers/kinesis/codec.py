@@ -225,7 +225,7 @@ LARGE_PAYLOAD_BYTES = 2_700
 _SEARCHED_BYTES = 4_096
 _DATA = b'"Data":"'
 _PLACEHOLDER_BYTES = secrets.token_bytes(9)
-"""Stands for a payload that was cut out. It is random, so that no response can contain it on purpose."""
+"""The text that stands for a payload that was cut out. It is random, so that no response can contain it on purpose."""
 _PLACEHOLDER = base64.b64encode(_PLACEHOLDER_BYTES)
 
 
@@ -298,7 +298,9 @@ PLACEHOLDER = [{"Data": b"", "PartitionKey": "-"}]
 replaces the SDK's.
 """
 LARGE_PUT_BYTES = 2**20
-"""A larger body is passed to the HTTP client as a file, so that it is written in pieces between which the loop runs (F1)."""
+"""A body of PutRecords that is larger than this (bytes) is passed to the HTTP client as a file, which the client sends in pieces. The event
+loop runs other tasks in between (F1).
+"""
 _ENCODER = msgspec.json.Encoder()
 _PUT_DECODER = msgspec.json.Decoder(PutRecordsResponse)
 

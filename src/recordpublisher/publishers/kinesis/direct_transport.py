@@ -41,7 +41,7 @@ from .trusted_cas import client_tls, environment_ca_bundle
 class DirectTransport:
     """A Transport that makes the calls of `HOST_KINDS` and `QUEUE_CALLS` with this package's own HTTP/1.1 client and signatures.
 
-    Other calls go through the SDK's transport, which it makes at the first such call, and owns. Calls have the same deadline as in
+    Other calls go through the SDK's transport, which it makes at the first such call, and owns. Calls have the same deadline as those of
     `SdkTransport`, and the same limit on how many start at once.
 
     Raises: ConfigurationError if the trusted CAs cannot be used.
@@ -139,7 +139,7 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 class FastPathCalls:
     """Makes the calls of one API with this package's own signature, HTTP client and decoders.
 
-    A call for which no URL or keys are known, or that needs a proxy, is left to the SDK.
+    A call is left to the SDK if its URL or its keys are not known, or if it needs a proxy.
 
     - `credentials`: returns the keys. It is called for each call, so that the keys are renewed as usual.
     """

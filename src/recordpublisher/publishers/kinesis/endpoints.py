@@ -28,7 +28,7 @@ HOST_KINDS = {
     "DescribeStreamSummary": "control",
     "DescribeStreamConsumer": "control",
 }
-"""The calls of most jobs. If the stream is given by its ARN, a call goes to a host of the account; the value is the kind of that host."""
+"""The calls that most jobs make, with the kind of host that serves each. Calls for a stream's ARN go to such a host of the account."""
 
 
 # --- endpoint and region ------------------------------------------------------------------------------------------------------------

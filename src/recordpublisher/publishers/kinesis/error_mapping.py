@@ -65,7 +65,7 @@ def translate(api: str, error: Exception) -> RecordPublisherError | None:
 
 
 MOST_FOREIGN_RESPONSES = 3
-"""After this many responses of another server, and none of Kinesis, the endpoint is not Kinesis. One may come from a proxy."""
+"""An endpoint that has sent this many foreign responses, and none of Kinesis, is not Kinesis. A single one may come from a proxy."""
 
 
 class EndpointCheck:
@@ -121,8 +121,10 @@ def reject_malformed(api: str) -> Iterator[None]:
 
 
 async def retry_with_new_token(call: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[bool]]) -> T:
-    """Make a call. If the service refuses its token as expired and the provider has another token now, make the call once more. Do so too
-    if the service refuses the time of its signature.
+    """Make a call, and make it once more if the service has refused its credentials and another attempt may succeed.
+
+    It may succeed if the service refused the time of the signature, or if it refused the token as expired and the provider has another
+    token now.
 
     - `renew`: asks the provider again, and returns whether the call would now be signed with other keys.
     """

@@ -253,7 +253,7 @@ def _has_failed(task: asyncio.Task[list[Any]]) -> bool:
 
 
 class ConnectionClosedError(OSError):
-    """The connection was lost before the response was complete. The names and texts of these errors are those of the SDK's errors."""
+    """The connection was lost before the response was complete. The errors of this module have the names and texts of the SDK's errors."""
 
 
 class EndpointConnectionError(OSError):
@@ -278,8 +278,8 @@ class Http1Connection(asyncio.BufferedProtocol):
     leak.
 
     The kernel writes into `read_buffer`, which all connections of a loop share. Each connection consumes its bytes before another one
-    reads, and copies what it cannot consume yet. So bytes are parsed while they are in the CPU's caches, and the number of connections does
-    not add buffers.
+    reads, and copies what it cannot consume yet. So bytes are parsed while they are in the CPU's caches, and more connections do not need
+    more buffers.
 
     The steps of a response: `buffer_updated` receives bytes, `_consume` looks for the head, `_begin_body` chooses the reader of the body,
     `_consume_body` feeds it, and `_done` gives the result to `exchange`.

@@ -221,11 +221,11 @@ def _position_after(response: ReadResponse) -> SequenceNumber | None:
 
 
 MOST_CARRIED_STATES = 10_000
-"""The most states that publishers leave for the next ones of their shards, about 5 MB."""
+"""The most states of publishers that a factory keeps for the next publishers of their shards: about 5 MB."""
 
 
 class CarriedReaderState(msgspec.Struct, frozen=True):
-    """The state that a publisher leaves for the next one of its shard, so that this one need not begin from nothing.
+    """The state that a publisher leaves for the next publisher of its shard, which begins with it.
 
     - `iterator`: valid at `position`, requested at `since`; None if there is none.
     - `next_read_at`: when the next read may start (R1).
@@ -486,9 +486,11 @@ def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | N
 # --- small reads: how far a position is behind the tip (A2), and the oldest record (S5) -------------------------------------------------
 
 MAX_READS, MAX_READS_OF_OLDEST = 5, 20
-"""The most reads of such a search. Responses may be empty on the way to a record (service documentation)."""
+"""The most reads of a probe, to measure a distance and to find the oldest record. Responses may be empty before the next record is found
+(service documentation).
+"""
 PAUSE_SECONDS = 0.25
-"""Seconds between two of these reads, because they share the shard's 5 calls a second with its readers."""
+"""Seconds between two reads of a probe, because a probe shares the shard's 5 calls a second with its readers."""
 
 
 class TipDistance(msgspec.Struct, frozen=True):

@@ -77,7 +77,7 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return super().create_client(*arguments, **settings)
 
     def renew_source_first(self, source: SdkSession) -> None:
-        """Make renewals begin with the credentials of `source`, because `source` assumes the role of this session."""
+        """Make each renewal of this session renew the credentials of `source` first, because `source` assumes the role of this session."""
         self._source = source
 
     async def get_credentials(self) -> Any:
@@ -102,7 +102,7 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return self._checked
 
     async def renew_credentials(self, began: float) -> bool:
-        """Ask the provider for other keys, because the service refuses a token that is valid by its date. Return whether the keys have
+        """Ask the provider for other keys, because the service refuses a token that has not expired yet. Return whether the keys have
         changed.
 
         - `began`: when the refused call began (`time.monotonic`). If the keys were renewed after that, they are not renewed again.
@@ -212,7 +212,7 @@ def check_keys(credentials: Any) -> None:
 
 @contextmanager
 def sdk_errors() -> Iterator[None]:
-    """Raise errors that the SDK does not turn into its own as CredentialRetrievalError. This library's errors pass unchanged."""
+    """Raise an error of the `with` block as CredentialRetrievalError if it is neither the SDK's nor this library's."""
     try:
         yield
     # A `credential_process` or a server has sent something that is not as documented. RuntimeError means that a response is nested too
