@@ -54,13 +54,6 @@ from .registration import ConsumerRefCounts, ConsumerRegistrar
 log = logging.getLogger(__name__)
 
 
-class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, RecordDistributionPort, Protocol):
-    """The calls to the service that enhanced fan-out needs."""
-
-    async def close(self) -> None:
-        """Close connections and release the client."""
-
-
 class FanOutRecordPublisher(RecordPublisher):
     """Reads one shard through subscriptions, one after another. Keeps the position from which the next subscription starts.
 
@@ -253,6 +246,13 @@ def _end_positions(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | No
         return None
     last = batch.records[-1]
     return batch.read_position, SequenceNumber(last.sequence_number, last.sub_sequence_number)
+
+
+class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, RecordDistributionPort, Protocol):
+    """The calls to the service that enhanced fan-out needs."""
+
+    async def close(self) -> None:
+        """Close connections and release the client."""
 
 
 # --- the factory --------------------------------------------------------------------------------------------------------------------

@@ -35,19 +35,6 @@ A container's credentials are used only if no others are found.
 """
 
 
-def own_endpoint(properties: Properties, region: str) -> str | None:
-    """Return the endpoint that a property, the environment or the profile sets for Kinesis, or None for the service's own.
-
-    A profile that only the SDK can read counts as one without an endpoint.
-    """
-    return endpoint_of(properties, region) or _endpoint_outside(plain_profile(properties) or {})
-
-
-def _endpoint_outside(profile: Mapping[str, str]) -> str | None:
-    found = (*map(os.environ.get, _ENDPOINTS), profile.get("endpoint_url"))
-    return next(filter(None, found), None)
-
-
 def access_without_sdk(properties: Properties, region: str, role: str | None) -> AccessWithoutSdk | None:
     """Return the keys and endpoint for calls to a region, or None if only the SDK can find them.
 
@@ -100,6 +87,19 @@ class AccessWithoutSdk(NamedTuple):
             if arn["partition"] == partition:
                 return f"https://{arn['account']}.{HOST_KINDS[api]}-kinesis.{self.region}.{suffix}/"
         return None
+
+
+def own_endpoint(properties: Properties, region: str) -> str | None:
+    """Return the endpoint that a property, the environment or the profile sets for Kinesis, or None for the service's own.
+
+    A profile that only the SDK can read counts as one without an endpoint.
+    """
+    return endpoint_of(properties, region) or _endpoint_outside(plain_profile(properties) or {})
+
+
+def _endpoint_outside(profile: Mapping[str, str]) -> str | None:
+    found = (*map(os.environ.get, _ENDPOINTS), profile.get("endpoint_url"))
+    return next(filter(None, found), None)
 
 
 def _is_plain_environment() -> bool:

@@ -28,35 +28,6 @@ except ImportError:  # Without pybase64, payloads are left to msgspec, because P
 # --- reads --------------------------------------------------------------------------------------------------------------------------
 
 
-class ReadBody(msgspec.Struct):
-    """The body of a GetRecords response or a SubscribeToShardEvent, as sent. Fields that this kind of body lacks are None.
-
-    `Records` is required. If it were optional, any JSON object without a continuation would look like the end of a shard.
-    """
-
-    Records: list[UserRecord]
-    MillisBehindLatest: int | None = None
-    NextShardIterator: str | None = None
-    ContinuationSequenceNumber: str | None = None
-    ChildShards: tuple[_ChildShard, ...] | None = None
-    wire_bytes: int = 0
-
-
-class _ChildShard(msgspec.Struct):
-    ShardId: str
-    ParentShards: tuple[str, ...] = ()
-    HashKeyRange: _HashKeyRange | None = None
-
-
-class _HashKeyRange(msgspec.Struct):
-    StartingHashKey: str
-    EndingHashKey: str
-
-
-_READ_DECODER = msgspec.json.Decoder(ReadBody)
-_records_of = attrgetter("Records")
-
-
 def decode_read(body: bytes | memoryview) -> ReadBody:
     """Decode a body, at 0.6 to 1.0 us a record. Raises: msgspec.DecodeError if it is not as documented."""
     decoded = decode_json(_READ_DECODER, _records_of, body)
@@ -91,6 +62,34 @@ def _child_of(shard: Shard, child: _ChildShard) -> Shard:
     hash_range = HashRange.parse(keys.StartingHashKey, keys.EndingHashKey) if keys else HashRange()
     return Shard(shard.stream, child.ShardId, child.ParentShards, hash_range, stream_arn=shard.stream_arn)
 
+
+class ReadBody(msgspec.Struct):
+    """The body of a GetRecords response or a SubscribeToShardEvent, as sent. Fields that this kind of body lacks are None.
+
+    `Records` is required. If it were optional, any JSON object without a continuation would look like the end of a shard.
+    """
+
+    Records: list[UserRecord]
+    MillisBehindLatest: int | None = None
+    NextShardIterator: str | None = None
+    ContinuationSequenceNumber: str | None = None
+    ChildShards: tuple[_ChildShard, ...] | None = None
+    wire_bytes: int = 0
+
+
+class _ChildShard(msgspec.Struct):
+    ShardId: str
+    ParentShards: tuple[str, ...] = ()
+    HashKeyRange: _HashKeyRange | None = None
+
+
+class _HashKeyRange(msgspec.Struct):
+    StartingHashKey: str
+    EndingHashKey: str
+
+
+_READ_DECODER = msgspec.json.Decoder(ReadBody)
+_records_of = attrgetter("Records")
 
 _SEQUENCE_NUMBER = re.compile(r"[0-9]{1,129}")
 _SHOWN = 80

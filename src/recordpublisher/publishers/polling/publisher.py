@@ -51,10 +51,6 @@ from ..shard_metrics import ShardMetrics
 from ..shards import OldestRecord, Shard
 
 
-class PollingService(PollingPort, ListingPort, RecordDistributionPort, Protocol):
-    """The calls to the service that polling needs."""
-
-
 class PollingRecordPublisher(RecordPublisher):
     """Reads one shard by GetRecords. Keeps the read position, and decides when the next read may start.
 
@@ -218,6 +214,10 @@ class PollingRecordPublisher(RecordPublisher):
 
 def _position_after(response: ReadResponse) -> SequenceNumber | None:
     return SequenceNumber(response.records[-1].sequence_number) if response.records else None
+
+
+class PollingService(PollingPort, ListingPort, RecordDistributionPort, Protocol):
+    """The calls to the service that polling needs."""
 
 
 MOST_CARRIED_STATES = 10_000
