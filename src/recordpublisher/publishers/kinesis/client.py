@@ -31,7 +31,7 @@ from ..properties.properties import Properties
 from ..properties.reading_properties import ENDPOINT, REGION_ENDPOINT, STREAM_ROLE_ARN
 from ..service_limits import DEFAULT_RECORD_BYTES
 from ..shards import ConsumerArn, HashRange, Shard, account_of_arn, arn_of, region_of_arn, stream_name
-from .access import access_without_sdk, own_endpoint
+from .access_without_sdk import access_without_sdk, own_endpoint
 from .codec import PLACEHOLDER, PUT, RAW_EVENTS, READ, check_shard_ids, encode_put, to_read_response
 from .direct_transport import DirectTransport
 from .endpoints import region_and_source

@@ -27,13 +27,13 @@ from ..errors import ConfigurationError, KinesisError
 from ..properties.properties import Properties
 from ..properties.reading_properties import CREDENTIALS_PROVIDER, REQUEST_TIMEOUT
 from ..safe_text import MASK
-from .access import AccessWithoutSdk, access_without_sdk
+from .access_without_sdk import AccessWithoutSdk, access_without_sdk
 from .codec import READ, RESPONSE_DECODERS, Decode, IncrementalReadDecoder, decode_error, decode_object
+from .credentials_without_sdk import Keys
 from .endpoints import HOST_KINDS, QUEUE_CALLS, host_header, queue_url
 from .error_mapping import EndpointCheck, error_for_code, refuse_foreign, retry_with_new_token
 from .http1 import CONNECT_SECONDS, Http1Pools
 from .http1_response import BodyReader, BufferedBody, ResponseHead
-from .plain_credentials import Keys
 from .ports import Transport
 from .trusted_cas import client_tls, environment_ca_bundle
 

@@ -11,7 +11,7 @@ from ..errors import ConfigurationError
 from ..properties.properties import Properties
 from ..properties.reading_properties import ENDPOINT, REGION, REGION_ENDPOINT
 from ..shards import arn_of, region_of_arn
-from .plain_credentials import plain_profile
+from .credentials_without_sdk import plain_profile
 
 PARTITIONS = {
     "aws": (r"(us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d+", "amazonaws.com"),

@@ -28,8 +28,8 @@ from recordpublisher.publishers.properties.reading_properties import (
 )
 from recordpublisher.publishers.safe_text import MASK
 
+from ..credentials_without_sdk import provider_name
 from ..error_mapping import translate_errors
-from ..plain_credentials import provider_name
 from ..ports import is_header_text
 from .session import SdkSession, profile_session
 

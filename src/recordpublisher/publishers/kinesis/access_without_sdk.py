@@ -1,8 +1,8 @@
 """Decides whether our own client can make a job's calls, without the AWS SDK.
 
 The SDK takes half a second of CPU to start. It is not needed if the keys are in the properties, in the environment or in a profile
-(`plain_credentials.py`), and if the endpoint is given or the region is in a partition of `endpoints.py`. Any other setting is left to the
-SDK, because an unknown variable or setting may change where a call goes.
+(`credentials_without_sdk.py`), and if the endpoint is given or the region is in a partition of `endpoints.py`. Any other setting is left to
+the SDK, because an unknown variable or setting may change where a call goes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from ..properties.fan_out_properties import HTTP_PROTOCOL
 from ..properties.properties import Properties
 from ..properties.reading_properties import HTTP_CLIENT, uses_fan_out
+from .credentials_without_sdk import Keys, keys_of, plain_profile
 from .endpoints import HOST_KINDS, PARTITIONS, endpoint_of, is_http_url
-from .plain_credentials import Keys, keys_of, plain_profile
 from .ports import is_header_text
 from .proxies import has_proxies
 
