@@ -114,7 +114,7 @@ class DynamoDbStreams:
         """Log once that a table's newest stream is disabled. The job does not end, because changing a stream's view also disables it."""
         if self._arns[table][-1] == arn and arn not in self._disabled:
             self._disabled.add(arn)
-            words = "the stream of table %s is disabled: its last changes are read, then nothing is until the table has a new stream"
+            words = "the stream of table %s is disabled: the job reads its last changes, then waits until the table has a new stream"
             log.warning(words, table, extra=log_extra(table))
 
     async def _shards_of(self, table: str, arn: str, after: str | None) -> tuple[list[Shard], bool]:
@@ -184,7 +184,9 @@ class DynamoDbStreams:
             return await self._service.call(api, parse_with_time, **fields)
         except FatalKinesisError as error:
             if error.code == "TrimmedDataAccessException":
-                raise DataLossError(f"the changes are older than 24 hours: {error}") from error
+                raise DataLossError(
+                    f"the changes to continue with are older than 24 hours, so DynamoDB Streams has removed them: {error}"
+                ) from error
             raise
 
 

@@ -106,7 +106,9 @@ class KinesisQueue(QueueSource):
             raise ConfigurationError(QUEUE_NAME.key, name, f"a queue in {region}", reason=reason)
         wait, timeout = properties.value(RECEIVE_WAIT), properties.value(REQUEST_TIMEOUT)
         if wait * 1000 >= timeout:
-            reason = f"with {REQUEST_TIMEOUT.key} = {timeout} each receive would be cut off, and its records hidden"
+            reason = (
+                f"with {REQUEST_TIMEOUT.key} = {timeout} each receive would time out, and its records would stay hidden"
+            )
             raise ConfigurationError(RECEIVE_WAIT.key, wait, f"less than {REQUEST_TIMEOUT.key}", reason=reason)
         initial_position(properties)
 

@@ -128,7 +128,6 @@ def how_to_continue(stream: str, shard_id: str, sequence_number: str) -> str:
     # The command shows the record, because it would end the job again at each start. The names of a plugin may need quotes in a shell.
     shown = shlex.join(["recordpublisher", "tail", stream, "--shard", shard_id, "--from", sequence_number, "-n", "1"])
     return (
-        f"look at it with `{shown}`, with --properties and the "
-        f"job's file if it has one; flink.deserializer.error = SKIP continues without it (in Python deserializer_error=), as does "
-        "DEAD_LETTER in a job with a sink"
+        f"look at it with `{shown}` (and --properties FILE if the job has such a file); flink.deserializer.error = SKIP continues without "
+        "it (in Python deserializer_error=), as does DEAD_LETTER in a job with a sink"
     )

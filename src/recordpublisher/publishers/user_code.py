@@ -25,7 +25,7 @@ from typing import Any, Protocol, Self, TextIO
 
 from .errors import ConfigurationError, PluginError, causes_of
 from .log_fields import log_extra
-from .safe_text import notes_of, repr_of, text_of
+from .safe_text import counted, notes_of, repr_of, text_of
 
 
 class UserFunction:
@@ -168,7 +168,9 @@ def check_user_function(
     if is_plain and is_coroutine_function(function):
         raise ConfigurationError(name, function, valid, reason="it is async, but its result would not be awaited")
     if arguments is not None and not can_take(function, arguments):
-        raise ConfigurationError(name, function, valid, reason=f"it cannot be called with {arguments} argument")
+        raise ConfigurationError(
+            name, function, valid, reason=f"it cannot be called with {counted(arguments, 'argument')}"
+        )
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:

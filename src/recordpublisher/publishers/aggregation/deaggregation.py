@@ -527,8 +527,8 @@ class RecordDistributionCheck:
         if not self._has_warned:
             self._has_warned = True
             log.warning(
-                "how %s distributes its records over shards cannot be found out. So sub-records with the "
-                "key of another shard are kept, and some records may be read twice: %s",
+                "DescribeStreamSummary failed, so it is not known how %s distributes its records over its shards. Sub-records of KPL "
+                "aggregates whose key belongs to another shard are kept, so some records may be read twice: %s",
                 self._stream,
                 error,
                 extra=log_extra(self._stream),

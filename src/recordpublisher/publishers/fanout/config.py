@@ -136,19 +136,19 @@ class FanOutConfig:
         # The key of a configured ARN has the stream's real name, so it cannot be found by the name in NAME=ARN.
         renamed = [stream for stream in streams if is_named_arn(stream)]
         if renamed and self.registration is not RegistrationType.LAZY:
-            reason = f"the job calls {renamed[0]} by a name of its own"
+            reason = f"only LAZY can find the consumer of a stream that is given as NAME=ARN: {renamed[0]}"
             raise ConfigurationError(REGISTRATION.key, self.registration, "LAZY", reason=reason)
         names = map(stream_name, streams)
         missing = [CONSUMER_ARN.key + name for name in names if self.configured_arn(name) is None]
         if missing and not self.registers:
-            reason = f"with registration NONE no consumer ARN is set for: {', '.join(missing)}"
+            reason = f"{REGISTRATION.key} is NONE, and no consumer ARN is set for: {', '.join(missing)}"
             raise ConfigurationError(missing[0], None, "the ARN of a registered stream consumer", reason=reason)
 
 
 def _consumer_name(properties: Properties, registration: RegistrationType) -> str | None:
     name = properties.value(CONSUMER_NAME)
     if name is None and registration is not RegistrationType.NONE:
-        reason = f"no valid enhanced fan-out consumer name is set, {registration} registration needs one"
+        reason = f"no valid enhanced fan-out consumer name is set, and {REGISTRATION.key}={registration} needs one"
         raise ConfigurationError(CONSUMER_NAME.key, None, _NAME_WORDS, reason=reason)
     if name is not None and not _NAME.fullmatch(name):
         raise ConfigurationError(CONSUMER_NAME.key, name, _NAME_WORDS)

@@ -608,9 +608,7 @@ class ResubscribePolicy:
         try:
             delay = self._failures.pause_after(error)
         except RetriesExhaustedError as over:
-            words = (
-                f"Maximum retries exceeded for SubscribeToShard of {self._shard.key}, without an event between: {over}"
-            )
+            words = f"Maximum retries exceeded for SubscribeToShard of {self._shard.key}, without an event in between: {over}"
             raise RetriesExhaustedError(words) from error
         self._wait(error, delay)
 
@@ -620,7 +618,7 @@ class ResubscribePolicy:
     def _wait(self, error: Exception, delay: float) -> None:
         self._metrics.count_retry(error)
         self._wait_at_least(delay)
-        log.info("the next subscription to %s is opened in %.1f s, because of: %s", self._shard.key, delay, error)
+        log.info("a subscription to %s failed; the next one is opened in %.1f s: %s", self._shard.key, delay, error)
 
     def _wait_until_free(self, error: Exception) -> None:
         """Wait at least 5 s, because the service refuses calls for 5 s after another caller has opened a subscription."""
@@ -673,8 +671,8 @@ class SubscriptionPreemptionDetector:
         """
         self._refusals += 1
         error = ConsumerError(
-            f"{self._shard.key} cannot be subscribed to, in use {self._refusals} times in a row: either another job uses the "
-            f"consumer {arn} (give each job its own flink.stream.efo.consumername) or it is not ACTIVE"
+            f"subscriptions to {self._shard.key} were refused {self._refusals} times in a row: either another job uses the consumer {arn} "
+            "(give each job its own flink.stream.efo.consumername), or the consumer is not ACTIVE"
         )
         _warn_or_raise(error, self._refusals, MAX_REFUSALS)
 

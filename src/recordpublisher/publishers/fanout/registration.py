@@ -27,6 +27,7 @@ from ..errors import (
     TransientError,
 )
 from ..kinesis.ports import ConsumerDescription, RegistrationPort
+from ..properties.fan_out_properties import REGISTRATION
 from ..retry import call_with_retries
 from .config import FanOutConfig, RegistrationType
 
@@ -184,8 +185,8 @@ class ConsumerRegistrar:
 
 def _message_of_vanished(stream: str, arn: str) -> str:
     return (
-        f"the consumer of stream '{stream}' is not registered (or no longer): {arn}; registration is NONE, so register it by command and "
-        f"set flink.stream.efo.consumerarn.{stream}, or let LAZY or EAGER do it"
+        f"the consumer of stream '{stream}' is not registered, or was deregistered: {arn}. With {REGISTRATION.key}=NONE the job does not "
+        f"register it: run `recordpublisher consumers register`, and set flink.stream.efo.consumerarn.{stream}, or set LAZY or EAGER"
     )
 
 

@@ -303,7 +303,7 @@ def error_of_transport(api: str, error: Exception) -> KinesisError:
         return TransientError(api, type(error).__name__, f"{error}; DNS does not know this host")
     if speaks_no_tls(error):
         remedy = f"check the endpoint (of Kinesis: {ENDPOINT.key}), which begins with https"
-        return TransientError(api, type(error).__name__, f"{error}; it speaks no TLS: {remedy}")
+        return TransientError(api, type(error).__name__, f"{error}; the server speaks no TLS: {remedy}")
     message = str(error) or ("no response in time" if isinstance(error, TimeoutError) else "connection lost")
     return TransientError(api, type(error).__name__, message)
 

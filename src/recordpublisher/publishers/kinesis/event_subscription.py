@@ -238,4 +238,4 @@ def _verify_complete(packed: bytes) -> None:
         else:
             at += 1 + _VALUE_BYTES[kind]
     if at != len(packed):
-        raise ValueError(f"there are {len(packed)} of {at} bytes")
+        raise ValueError(f"only {len(packed)} of {at} bytes of the headers have arrived")
