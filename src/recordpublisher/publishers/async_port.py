@@ -14,8 +14,9 @@ from .user_code import is_coroutine_function
 class AsyncPort:
     """Base class of a port. It refuses a subclass whose methods or attributes could not be used as those of the port.
 
-    Without this check, a mistake shows late or never. A plain `def write` in place of an `async def` would fail at its first call, with a
-    message about None. An `async def has_room` in place of a `def` would never run, because its coroutine counts as true.
+    Without this check, a mistake shows late or never. If the port has `async def write`, a plain `def write` would fail at its first call,
+    with a message about None. If the port has `def has_room`, an `async def has_room` would never run, because its coroutine counts as
+    true.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -26,7 +27,7 @@ class AsyncPort:
             is_plain = isinstance(own, types.FunctionType) and not is_coroutine_function(inspect.unwrap(own))
             if is_plain and any(is_coroutine_function(each) for _, each in replaced):
                 raise TypeError(f"{cls.__name__}.{name} must be async: write `async def {name}`, without `yield`")
-            # What a class of the user replaces in another class of the user is the user's affair.
+            # A method that replaces a method of another class of the user is not checked.
             ports = next((each for base, each in replaced if _is_of_package(base)), None)
             if ports is None or name.startswith("_"):
                 continue

@@ -154,7 +154,7 @@ class KinesisError(RecordPublisherError):
     """
 
     remedy: ClassVar[Remedy] = Remedy.ACT
-    """What is done about this error."""
+    """How a call that fails with this error is handled."""
 
     def __init__(self, api_or_message: str, code: str = "", message: str = "") -> None:
         self.api = api_or_message if code else ""
@@ -192,7 +192,7 @@ class ExpiredIteratorError(KinesisError):
 
 
 class ResourceNotFoundError(KinesisError):
-    """A shard, a stream or a registered consumer does not exist. The caller finds out which of them."""
+    """A shard, a stream or a registered consumer does not exist. The caller finds out which of them is gone."""
 
     remedy = Remedy.DIAGNOSE
 

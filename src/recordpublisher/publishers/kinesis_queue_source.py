@@ -206,7 +206,7 @@ class KinesisQueue(QueueSource):
 
     async def _receive_once(self) -> list[ReceivedRecord]:
         """Make one call that receives. If this is cancelled, wait for the response, and make its records visible again."""
-        # If the call were interrupted, the records that it receives would be hidden from all receivers until their time is over.
+        # If the call were interrupted, its records would be hidden from all receivers until their visibility timeout is over.
         call = self.client().receive(await self.queue_arn(), self._wait_seconds, self._visibility)
         receiving = asyncio.ensure_future(call)
         try:

@@ -151,7 +151,7 @@ def check_user_function(
 
     - `name`, `valid`: the setting's name and its valid values, for the message.
     - `is_plain`: whether the function must not be async.
-    - `arguments`: with how many arguments it will be called.
+    - `arguments`: the number of arguments with which it will be called.
 
     Raises: ConfigurationError if the function cannot be called in this way, or if it is a class or a generator function.
     """

@@ -351,7 +351,7 @@ class OpenAggregate:
 
     @property
     def done_bytes(self) -> int:
-        """Bytes of the record's data, in proportion to the number of sub-records that were read."""
+        """Bytes of the record's data that count as read, in proportion to the number of sub-records that were read."""
         return len(self.record.data) * self.done // max(self._aggregate.length, 1)
 
     @property
@@ -418,7 +418,7 @@ class ExpandedRecords:
 
 
 def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) -> Sequence[UserRecord]:
-    """Return the records without the one in which `done` is a position (P2), or all records if `done` is None."""
+    """Return the records without the one at `done`, which was read before (P2). If `done` is None, return all records."""
     if done is None:
         return records
     return [record for record in records if record.sequence_number != done.sequence]

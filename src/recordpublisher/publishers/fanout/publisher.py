@@ -604,7 +604,7 @@ class ResubscribePolicy:
             raise error
 
     def _count(self, error: Exception) -> None:
-        """Count a failure, and wait before the next call. Raises: RetriesExhaustedError if no more retries are allowed."""
+        """Count a failure, and set the time of the next call. Raises: RetriesExhaustedError if no more retries are allowed."""
         try:
             delay = self._failures.pause_after(error)
         except RetriesExhaustedError as over:
@@ -621,7 +621,7 @@ class ResubscribePolicy:
         log.info("a subscription to %s failed; the next one is opened in %.1f s: %s", self._shard.key, delay, error)
 
     def _wait_until_free(self, error: Exception) -> None:
-        """Wait at least 5 s, because the service refuses calls for 5 s after another caller has opened a subscription."""
+        """Do not call for at least 5 s, because the service refuses calls for 5 s after another caller has opened a subscription."""
         # The random part keeps two callers from colliding again.
         self._wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS + self._draw())
         log.info(

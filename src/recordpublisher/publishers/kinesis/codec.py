@@ -325,8 +325,9 @@ def preset_body(body: bytes | None) -> Iterator[None]:
 
 
 def replace_body(params: dict[str, Any], **_: Any) -> None:
-    """Replace the body of a call. This handles the SDK's event `before-call.kinesis.PutRecords`, before signing, in the task of the
-    caller.
+    """Replace the body of a call by the one of `preset_body`, before the SDK signs the call.
+
+    This handles the SDK's event `before-call.kinesis.PutRecords`, in the task of the caller.
     """
     body = _BODY.get()
     if body is not None:
