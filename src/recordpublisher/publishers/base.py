@@ -385,7 +385,7 @@ async def oldest_retained_of(factory: RecordPublisherFactory, stream: str) -> in
 
 
 async def shards_listed_by(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:
-    """Return the shards that the factory lists, or None if it leaves the listing to Kinesis.
+    """Return the shards that the factory lists, or None if the factory leaves the listing to Kinesis.
 
     Raises: PluginError if the factory's `discover` does not return a list of shards of this stream, each of them once.
     """
@@ -461,7 +461,7 @@ def check_clock(now_ms: int, service_ms: int) -> str:
 
 
 DELETED_SECONDS = 60.0
-"""How long `discover` must report a stream as missing that it has listed before, until the stream counts as deleted (seconds).
+"""A stream that was listed before counts as deleted if `discover` has reported it as missing for this time (seconds).
 
 A folder that is mounted again, or a database that is restored, is away for some seconds. The records of a deleted stream are gone, so
 nothing is lost by waiting.

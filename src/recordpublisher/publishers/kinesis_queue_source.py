@@ -49,7 +49,8 @@ it again.
 """
 MOST_TRIES = 5
 MOST_CALLS = 16
-"""The most calls at a time that acknowledge or release records, because one commit may finish thousands of records."""
+"""The most calls that acknowledge or release records at the same time. They are limited because one commit may finish thousands of records.
+"""
 MOST_ENTRIES = 10
 """The most records of one receive, and of one acknowledgement (API reference)."""
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
@@ -277,7 +278,7 @@ class KinesisQueue(QueueSource):
         return failed
 
     def _count_retry(self, error: TransientError) -> None:
-        """Count a retry of a call other than a receive. `last_failure` is not set, because it is about reading."""
+        """Count a retry of a call other than a receive. `last_failure` is not set, because that field is only for reads."""
         self._metrics.add("retries")
         self._metrics.add("throttles", isinstance(error, ThrottledError))
 

@@ -43,7 +43,8 @@ retry_listener: ContextVar[RetryListener | None] = ContextVar("retry_listener", 
 logs_outages: ContextVar[bool] = ContextVar("logs_outages", default=True)
 """Whether failed calls of this context are logged. A caller that repeats its calls itself sets it to False, and logs the outage once."""
 _enclosing: ContextVar[Failures | None] = ContextVar("enclosing", default=None)
-"""The failures of the call of which this call is a part. Both belong to one outage, whose time counts only once."""
+"""The failures of the enclosing call, if the call of this context is a part of one. Both belong to one outage, whose time counts only once.
+"""
 
 
 async def call_with_retries(
@@ -250,7 +251,7 @@ def suspended_seconds(late: float) -> float:
 # --- the log of outages -------------------------------------------------------------------------------------------------------------
 
 UNLOGGED_SECONDS = 2.0
-"""A call that fails for less than this is not logged, because it was only throttled or has lost a connection (seconds)."""
+"""A call that fails for a shorter time than this (seconds) is not logged, because it was only throttled or has lost a connection."""
 LOG_INTERVAL_SECONDS = 60.0
 """Seconds between two lines about an outage. They are fewer if the caller waits only for a short time."""
 DAY_SECONDS = 86_400.0

@@ -100,9 +100,9 @@ class _Kind:
     next_at: float = float("-inf")
     """When the next line may be written (seconds of the monotonic clock)."""
     unlogged: int = 0
-    """Records since the last line."""
+    """Number of records since the last line."""
     last: tuple[str, Mapping[str, object] | None, float] = ("", None, 0.0)
-    """The last of these: its line, its fields, and when it was skipped."""
+    """The last of these records: the text of its line, its log fields, and when it was skipped."""
 
 
 def log_left_out(log: logging.Logger, reader: str, skipped: Mapping[str, int]) -> None:

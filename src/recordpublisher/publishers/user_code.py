@@ -393,7 +393,7 @@ def _is_pythons(file: str) -> bool:
 
 log = logging.getLogger("recordpublisher.run")
 SLOW_SECONDS = 10.0
-"""If a call of a plugin takes longer than this, a log line says where it waits (seconds)."""
+"""If a call of a plugin takes longer than this, a log line says where the call waits (seconds)."""
 LONGEST_PAUSE_SECONDS = 600.0
 """The longest time between two such lines (seconds). The pause doubles with each line."""
 
@@ -521,7 +521,9 @@ class PluginCall:
 _RUNNING: dict[PluginCall, None] = {}
 """The watched calls of all event loops, the oldest first."""
 _TIMERS: dict[asyncio.AbstractEventLoop, asyncio.TimerHandle] = {}
-"""The timer of each event loop that checks its calls next. One timer serves all calls, because a timer takes more time than most calls."""
+"""For each event loop, the timer of the next check of its calls. One timer serves all calls, because a timer takes more time than most
+calls.
+"""
 
 
 def _watch(loop: asyncio.AbstractEventLoop, due: float) -> None:
@@ -640,7 +642,8 @@ def _is_closed(error: BaseException) -> bool:
 
 @contextmanager
 def logging_if_blocked(what: Callable[[], str]) -> Iterator[None]:
-    """Log where the `with` block is if it has not ended after `SLOW_SECONDS`: it imports or calls code before an event loop runs.
+    """Log the line at which the `with` block is, if it has not ended after `SLOW_SECONDS`. It imports or calls code before an event loop
+    runs.
 
     `what`: returns the name of the code, as the beginning of the sentence.
     """
@@ -714,8 +717,9 @@ GRACE_SECONDS = 1.0
 
 
 async def close_or_leave(plugin: Closeable, seconds: float, note: str | None = None) -> None:
-    """Close a plugin. If its `close` takes longer than `seconds`, log an error and cancel it; if it does not end then, continue without
-    it.
+    """Close a plugin, and wait at most `seconds` for its `close`.
+
+    After this time log an error and cancel the call. If the call does not end then, continue without it.
 
     - `note`: the note of an error, as in `PluginCall`.
 

@@ -432,7 +432,7 @@ MIN_INTERVAL_SECONDS, PROVISIONED_INTERVAL_SECONDS = 10.0, 1.0
 An account may make 20 calls of DescribeStreamSummary a second.
 """
 FAILED_INTERVAL_SECONDS = 600.0
-"""The shortest time from a request that failed to the next one (seconds). The permission may be granted in the meantime."""
+"""The shortest time from a failed request to the next one (seconds). If a permission was missing, it may be granted in the meantime."""
 ARRIVAL_TOLERANCE_MS = 60_000
 """How inaccurate an arrival time may be (ms), which is an assumption, because the service guarantees nothing."""
 

@@ -41,7 +41,7 @@ _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"
 
 
 class RegistrationType(StrEnum):
-    """When the consumer is registered, and whether this job does it (F8)."""
+    """When the consumer is registered, and whether this job registers it (F8)."""
 
     LAZY = "LAZY"
     EAGER = "EAGER"
@@ -49,7 +49,7 @@ class RegistrationType(StrEnum):
 
 
 class DeregistrationType(StrEnum):
-    """Whether the last user of the consumer deregisters it, if this job registers it (F8)."""
+    """Whether the consumer is deregistered after its last use, if this job registers it (F8)."""
 
     LAST_OUT = "LAST_OUT"
     NEVER = "NEVER"
@@ -68,9 +68,9 @@ class Retries:
 
 
 INACTIVITY_SECONDS = 20.0
-"""If a subscription brings no event for this time, it is opened again (seconds). The service sends an event about every 5 s."""
+"""A subscription that brings no event for this time is replaced by a new one (seconds). The service sends an event about every 5 s."""
 UNREAD_SECONDS = 60.0
-"""If a subscription is not read for this time, because of back-pressure, it is closed until there is room again (seconds)."""
+"""A subscription that is not read for this time, because of back-pressure, is closed until there is room for more records (seconds)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -259,8 +259,7 @@ class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, RecordDistr
 
 
 class FanOutRecordPublisherFactory(RecordPublisherFactory):
-    """Makes the publishers of one worker that read by enhanced fan-out. Owns one client for all shards, and the worker's uses of registered
-    consumers.
+    """Makes the publishers of one worker that read by enhanced fan-out. Owns one client for all shards, and the `ConsumerRegistrar`.
 
     - `streams`: names or ARNs, which may be given to `prepare` instead. They are checked at once; with EAGER their consumers are also
       registered at once. Without streams, EAGER registers a consumer with the first shard, as LAZY does.

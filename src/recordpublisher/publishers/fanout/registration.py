@@ -73,7 +73,7 @@ class ConsumerRegistrar:
         self._keeps_registered = True
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
-        """Make sure that the stream has an ACTIVE consumer. If several shards call this, one does the work and the others wait.
+        """Make sure that the stream has an ACTIVE consumer. If several shards call this, one call does the work and the others wait for it.
 
         Raises: StreamNotFoundError if the stream does not exist, ConsumerError if the consumer cannot be registered.
         """
@@ -120,7 +120,7 @@ class ConsumerRegistrar:
         await self._release(*self._keys.values())
 
     async def release(self, stream: str) -> None:
-        """End the use of the consumer of one stream, as `close` does. `ensure` registers it again."""
+        """End the use of the consumer of one stream, as `close` does. A later `ensure` registers the consumer again."""
         async with self._locks[stream]:
             self._arns.pop(stream, None)
             key = self._keys.pop(stream, None)

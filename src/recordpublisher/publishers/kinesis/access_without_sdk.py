@@ -29,7 +29,7 @@ _PLAIN_VARIABLES = {
     "AWS_DEFAULT_OUTPUT", "AWS_STS_REGIONAL_ENDPOINTS", *_ENDPOINTS,
 }  # fmt: skip
 _WITHOUT_EFFECT = re.compile(r"AWS_(ENDPOINT_URL|LAMBDA|XRAY|CONTAINER)_.+")
-"""Variables that do not change the calls to Kinesis: endpoints of other services, and what Lambda, ECS and EKS set.
+"""Variables that do not change the calls to Kinesis: endpoints of other services, and the variables that Lambda, ECS and EKS set.
 
 A container's credentials are used only if no others are found.
 """

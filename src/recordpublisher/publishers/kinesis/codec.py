@@ -218,8 +218,8 @@ def _last_split(data: memoryview) -> int:
 Decoded = TypeVar("Decoded")
 
 LARGE_PAYLOAD_BYTES = 2_700
-"""The length of base64 text from which decoding it separately costs less than decoding it with the JSON (characters): 2 KiB of data. At
-10 KiB it costs a third.
+"""Base64 text of at least this length (characters; 2 KiB of data) costs less if it is decoded apart from the JSON. For 10 KiB of data the
+cost is a third.
 """
 _SEARCHED_BYTES = 4_096
 _DATA = b'"Data":"'
@@ -316,7 +316,7 @@ def decode_put(body: bytes) -> PutRecordsResponse:
 
 @contextmanager
 def preset_body(body: bytes | None) -> Iterator[None]:
-    """Make calls of this task inside the `with` block send `body`, or the SDK's own body if it is None."""
+    """Make the calls of this task in the `with` block send `body`. If it is None, they send the body that the SDK has made."""
     token = _BODY.set(body)
     try:
         yield

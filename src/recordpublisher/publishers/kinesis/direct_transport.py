@@ -283,7 +283,7 @@ class SignedPost:
 
 
 RouteOf = Callable[[dict[str, Any]], SignedPost | None]
-"""Returns where a call goes and how it is signed, from its parameters, or None if the SDK must make the call."""
+"""A function that returns, for a call's parameters, the URL and the headers to sign, or None if the SDK must make the call."""
 
 
 def json_headers(api: str) -> dict[str, str]:

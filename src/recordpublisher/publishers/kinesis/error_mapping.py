@@ -65,7 +65,9 @@ def translate(api: str, error: Exception) -> RecordPublisherError | None:
 
 
 MOST_FOREIGN_RESPONSES = 3
-"""An endpoint that has sent this many foreign responses, and none of Kinesis, is not Kinesis. A single one may come from a proxy."""
+"""If an endpoint has sent this many responses that are not of Kinesis, and none of Kinesis, it is another server. One may come from a
+proxy.
+"""
 
 
 class EndpointCheck:

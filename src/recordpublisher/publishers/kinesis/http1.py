@@ -25,7 +25,7 @@ CONNECT_SECONDS = 10.0
 _IDLE_SECONDS = 12.0
 """How long an idle connection is kept (seconds), as in the SDK. Servers and load balancers close it only later."""
 _SILENT_SECONDS = 1.0
-"""If a call is cancelled after less time than this without a response, its connection does not count as broken (seconds)."""
+"""If a call is cancelled after a longer time than this without a response, its connection counts as broken (seconds)."""
 _ADDRESSES_SECONDS = 10.0
 """How long the addresses of a host are cached (seconds), so that a thousand shards that start at once look it up once."""
 _SECOND_ADDRESS_SECONDS = 0.25

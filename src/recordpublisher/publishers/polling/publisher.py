@@ -389,7 +389,7 @@ class ShardIterator:
         self._value = None
 
     def discard_expired(self) -> None:
-        """Forget the iterator, because the service says that it has expired, and count that."""
+        """Forget the iterator, because it has expired or will soon, and count the refresh."""
         self._value = None
         self._metrics.add("iterator_refreshes")
 
