@@ -103,7 +103,7 @@ class KinesisQueue(QueueSource):
         stream_arn = arn_of(streams[0])
         region = region_of(properties, streams) if stream_arn is None else region_of_arn(stream_arn)
         if _ARN.fullmatch(name) and name.split(":")[3] != region and not properties.is_set(ENDPOINT):
-            reason = f"its stream is in {region}"
+            reason = f"the job's stream is in {region}"
             raise ConfigurationError(QUEUE_NAME.key, name, f"a queue in {region}", reason=reason)
         wait, timeout = properties.value(RECEIVE_WAIT), properties.value(REQUEST_TIMEOUT)
         if wait * 1000 >= timeout:

@@ -175,7 +175,8 @@ class ConsumerRegistrar:
                 await self._registration.deregister(key.stream_arn, key.name)
         except (RecordPublisherError, TimeoutError) as error:
             reason = str(error) or "Timeout waiting for stream consumer to deregister"
-            log.warning("consumer '%s' on %s stays registered and is billed: %s", key.name, key.stream_arn, reason)
+            text = "consumer '%s' on %s stays registered and is billed until `recordpublisher consumers deregister` removes it: %s"
+            log.warning(text, key.name, key.stream_arn, reason)
 
     def _acquire(self, stream: str, stream_arn: str, name: str) -> None:
         if stream not in self._keys:

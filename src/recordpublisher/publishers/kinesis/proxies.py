@@ -33,7 +33,7 @@ def refuse_http2_proxy(url: SplitResult) -> None:
         HTTP_PROTOCOL.key,
         "HTTP2",
         f"HTTP1_1, or HTTP2 with {url.hostname} in NO_PROXY",
-        reason=f"requests to {url.hostname} go through a proxy ({name}), and subscriptions over HTTP/2 cannot",
+        reason=f"requests to {url.hostname} go through a proxy ({name}), which subscriptions over HTTP/2 cannot use",
     )
 
 

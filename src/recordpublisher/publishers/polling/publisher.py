@@ -408,7 +408,7 @@ async def explain_not_found(
         return TransientError(error.api, error.code, f"{shard.key} is not found, although ListShards returns it")
     return DataLossError(
         f"shard {shard.key} vanished before it was read to its end: it is past retention, or the stream was deleted and created again; "
-        f"to continue without the lost records, start without its stored state ({error})"
+        f"to continue without the lost records, start the job without its stored state ({error})"
     )
 
 
