@@ -54,7 +54,7 @@ It returns in a few words what it found, or None if the check is impossible with
 Checks = Mapping[str, Check]
 """Checks by name, in the order in which they are made. If a check calls AWS, its name is the IAM action."""
 SequenceNumbers = Collection[str] | None
-"""The sequence numbers of records, or None for no record."""
+"""The sequence numbers of records. None means no records."""
 
 
 class RecordPublisher(AsyncPort, ABC):
@@ -314,7 +314,7 @@ class QueueSource(RecordSource):
     """How many payload bytes in a response mean that more records are waiting, for a source whose responses are limited in bytes."""
 
     async def open(self) -> None:
-        """Find the queue, before the first receive. Raises: ConfigurationError if there is none. Default: do nothing."""
+        """Find the queue, before the first receive. Raises: ConfigurationError if the queue does not exist. Default: do nothing."""
 
     @abstractmethod
     async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
@@ -329,17 +329,20 @@ class QueueSource(RecordSource):
 
     @abstractmethod
     async def acknowledge(self, records: Sequence[UserRecord]) -> SequenceNumbers:
-        """Acknowledge these records: they are safe and finished."""
+        """Acknowledge these records, which are finished. Return the sequence numbers of the records that failed."""
 
     @abstractmethod
     async def prolong(self, records: Sequence[UserRecord]) -> SequenceNumbers:
-        """Hide these records from other receivers for `visibility_seconds` from now, because they are still being handled."""
+        """Hide these records from other receivers for `visibility_seconds` from now, because the job still handles them.
+
+        Return the sequence numbers of the records that failed.
+        """
 
     @abstractmethod
     async def release(self, records: Sequence[UserRecord]) -> SequenceNumbers:
         """Make these records visible to other receivers now, because this process will not handle them.
 
-        If that fails, the records become visible when their `visibility_seconds` are over.
+        Return the sequence numbers of the records that failed. These become visible when their `visibility_seconds` are over.
         """
 
 

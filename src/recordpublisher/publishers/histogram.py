@@ -39,7 +39,7 @@ class Histogram:
                 self._count_pending()
 
     def add_many(self, value: float, times: int) -> None:
-        """Count a value `times` times."""
+        """Count the same value `times` times."""
         value = max(value, 0.0)
         with self._lock:
             self._counts[bisect_left(self._bounds, value)] += times

@@ -59,17 +59,17 @@ class StartingPosition:
 
     @classmethod
     def trim_horizon(cls) -> StartingPosition:
-        """Start at the oldest record that is still retained."""
+        """Return the start at the oldest record that is still retained."""
         return cls(PositionType.TRIM_HORIZON)
 
     @classmethod
     def latest(cls) -> StartingPosition:
-        """Start with the records that are written from now on. A job replaces this by a time at its first start."""
+        """Return the start with the records that are written from now on. A job replaces it by a time at its first start."""
         return cls(PositionType.LATEST)
 
     @classmethod
     def at_timestamp(cls, timestamp_ms: int) -> Self:
-        """Start at the first record that arrived at or after `timestamp_ms` (epoch ms)."""
+        """Return the start at the first record that arrived at or after `timestamp_ms` (epoch ms)."""
         return cls(PositionType.AT_TIMESTAMP, timestamp_ms=timestamp_ms)
 
     def pinned_at(self, service_time_ms: int) -> Self:
@@ -85,7 +85,7 @@ class StartingPosition:
 
     @property
     def is_tip(self) -> bool:
-        """Whether this is LATEST itself, not an age."""
+        """Whether the start is LATEST itself, and not a start at an age."""
         return self.type is PositionType.LATEST and not self.ago_ms
 
     @classmethod

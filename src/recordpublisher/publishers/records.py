@@ -338,7 +338,7 @@ class SkippedRecords(msgspec.Struct, frozen=True):
 P = TypeVar("P", PoisonedRecord, SkippedRecords)
 
 ArrivalSeconds = Annotated[float, msgspec.Meta(ge=-62_135_596_800, lt=253_402_300_800)]
-"""A time of arrival in epoch seconds, in the years 1 to 9999. A response with a time outside is malformed."""
+"""A time of arrival in epoch seconds, in the years 1 to 9999. A response with a time outside these years is malformed."""
 
 
 class UserRecord(

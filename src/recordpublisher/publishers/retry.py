@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 CREATION_PAUSE_SECONDS = 2.0
 CREATION_TRIES = 150
-"""How often a call is tried while its stream is being created: for five minutes. The service takes seconds to minutes (CreateStream)."""
+"""The most attempts of a call while its stream is being created: five minutes of them. The service takes seconds to minutes (CreateStream).
+"""
 FEW_RETRIES = 3
 """How often a call is retried for an error that is probably caused by a mistyped name, and not by an outage."""
 MAX_RISING_TRIES = 100
@@ -39,7 +40,7 @@ RetryListener = Callable[[Exception, float, float], None]
 at most.
 """
 retry_listener: ContextVar[RetryListener | None] = ContextVar("retry_listener", default=None)
-"""The listener that is notified of each retry in this context, so that a command can tell the person who waits."""
+"""The listener that is notified of each retry in this context, so that a command can show it to the person who waits."""
 logs_outages: ContextVar[bool] = ContextVar("logs_outages", default=True)
 """Whether failed calls of this context are logged. A caller that repeats its calls itself sets it to False, and logs the outage once."""
 _enclosing: ContextVar[Failures | None] = ContextVar("enclosing", default=None)

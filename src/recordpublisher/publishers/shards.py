@@ -114,7 +114,7 @@ def stored_shard_from(entries: Mapping[str, Any]) -> Shard:
 
 
 def receiver_shard(stream: str, number: int) -> Shard:
-    """Return the shard that stands for a receiver of a queue, which has no shards, in batches, metrics and logs."""
+    """Return a Shard that represents a receiver of a queue in batches, metrics and logs, because a queue has no shards."""
     return Shard(stream, f"receiver-{number:03}")
 
 

@@ -395,7 +395,7 @@ log = logging.getLogger("recordpublisher.run")
 SLOW_SECONDS = 10.0
 """If a call of a plugin takes longer than this, a log line says where the call waits (seconds)."""
 LONGEST_PAUSE_SECONDS = 600.0
-"""The longest time between two such lines (seconds). The pause doubles with each line."""
+"""The longest time between two log lines about one slow call (seconds). The pause doubles with each line."""
 
 
 class PluginCall:
@@ -589,7 +589,7 @@ def _file_of(cls: type) -> str:
 
 
 def _is_in(module: types.ModuleType | None, file: str) -> bool:
-    """Return whether a file is that of a module, or in the folder of the module's package."""
+    """Return whether a file is the file of a module, or is in the folder of the module's package."""
     found = getattr(module, "__file__", None)
     if found is None or module is None:
         return False
@@ -597,7 +597,7 @@ def _is_in(module: types.ModuleType | None, file: str) -> bool:
 
 
 def slow_calls(plugin: object) -> list[str]:
-    """Return, as sentences, which calls of a plugin have not returned for `SLOW_SECONDS`: the oldest one of each method."""
+    """Return a sentence for each method of a plugin whose oldest call has not returned for `SLOW_SECONDS`."""
     oldest = {call.method: call for call in reversed(list(_RUNNING)) if call.plugin is plugin and call.is_slow}
     return [words for call in oldest.values() if (words := call.describe())]
 
@@ -675,7 +675,9 @@ def is_being_cancelled() -> bool:
 # --- tasks of user code that do not end ----------------------------------------------------------------------------------------------
 
 LEFT_BEHIND: set[asyncio.Task[Any]] = set()
-"""Tasks that did not end although they were cancelled. They are kept, because to discard them Python would run their code once more."""
+"""Tasks that did not end although they were cancelled. They are kept, because when Python discards such a task, it runs the task's code
+once more.
+"""
 
 
 async def end_or_leave(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[asyncio.Task[Any]]:

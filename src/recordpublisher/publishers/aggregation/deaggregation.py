@@ -47,7 +47,7 @@ T = TypeVar("T")
 MAX_BATCH_BYTES = 4 * 2**20
 """The memory at which a batch is full (bytes, P6). Further sub-records go into the next batch."""
 STEP_BYTES = 2**20
-"""How many bytes of messages are verified and parsed in one step. That takes about as long as `STEP` sub-records."""
+"""How many bytes of messages are verified and parsed in one step. That takes about as long as expanding `STEP` sub-records."""
 _WHY_DROPPED = (
     "their hash keys belong to other shards. The KPL puts such sub-records again after a reshard; another "
     "producer that aggregates must do so too, or put only keys of one shard into one record"

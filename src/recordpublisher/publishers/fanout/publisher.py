@@ -296,8 +296,9 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """Check that the properties have a consumer name, or the ARN of a registered consumer for each stream (C2). Raises:
-        ConfigurationError if one is missing.
+        """Check that the properties have a consumer name, or the ARN of a registered consumer for each stream (C2).
+
+        Raises: ConfigurationError if a name or ARN is missing.
         """
         FanOutConfig.of(properties).check_streams(streams)
 

@@ -342,11 +342,11 @@ def as_http_body(body: bytes | None) -> bytes | io.BytesIO | None:
 # --- responses by their shapes ------------------------------------------------------------------------------------------------------
 
 READ = "read"
-"""Key of the parsed response that holds a `ReadBody`."""
+"""The key under which a parsed response has its `ReadBody`."""
 PUT = "put"
-"""Key of the parsed response that holds a `PutRecordsResponse`."""
+"""The key under which a parsed response has its `PutRecordsResponse`."""
 RAW_EVENTS = "raw_events"
-"""Key of the parsed response that holds the open HTTP response of an event stream."""
+"""The key under which a parsed response has the open HTTP response of an event stream."""
 
 
 def decode_object(body: bytes) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class FastPathCalls:
 
     A call is left to the SDK if its URL or its keys are not known, or if it needs a proxy.
 
-    - `credentials`: returns the keys. It is called for each call, so that the keys are renewed as usual.
+    - `credentials`: returns the keys. It is called before each request, so that the keys are renewed as usual.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
     It is the first of these: the region that is set, the region that all ARNs share, the region of the environment or the profile, and the
     region of the first ARN. With `aws.endpoint` any region works.
 
-    Raises: ConfigurationError if there is none, or it is not a valid region.
+    Raises: ConfigurationError if no region is found, or if the region is not valid.
     """
     return region_and_source(properties, streams)[0]
 

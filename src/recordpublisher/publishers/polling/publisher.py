@@ -399,7 +399,8 @@ async def explain_not_found(
 ) -> RecordPublisherError:
     """Return the error to raise if the service did not find a shard. Such a shard never counts as read to its end.
 
-    It is a TransientError if the shard is still listed, and a DataLossError if it is not, because its unread records are lost.
+    The error is a TransientError if the shard is still listed. Otherwise it is a DataLossError, because the shard's unread records are
+    lost.
 
     Raises: StreamNotFoundError if the whole stream is gone.
     """

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
 
 _UNLIMITED = 0
 FAST_APIS = ("GetRecords", "PutRecords", "GetShardIterator")
-"""The calls that are frequent, or that a thousand shards make at once. The SDK sends the first call for a stream; later ones do not use it.
-"""
+"""The calls that are frequent, or that a thousand shards make at once. Only the first call for a stream uses the SDK."""
 
 
 class SdkTransport:
