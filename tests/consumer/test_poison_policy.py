@@ -83,7 +83,7 @@ def test_the_first_dead_letter_is_logged_as_a_skipped_record_is(caplog):
 def test_an_error_that_ends_the_job_is_logged_with_its_traceback_and_says_how_to_continue(caplog):
     with pytest.raises(
         DeserializationError,
-        match=r"tail orders --shard shardId-0 --from 2 -n 1., with --properties .* flink.deserializer.error .* deserializer_error=",
+        match=r"tail orders --shard shardId-0 --from 2 -n 1. .and --properties FILE .* flink.deserializer.error .* deserializer_error=",
     ):
         PoisonPolicy(OnBadRecord.FAIL).apply(batch(b"1", b"x"), numbers)
 

@@ -12,12 +12,12 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 
 from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis.credentials_without_sdk import Keys
 from recordpublisher.publishers.kinesis.direct_transport import FastPathCalls, SignedPost
 from recordpublisher.publishers.kinesis.error_mapping import translate_errors
 from recordpublisher.publishers.kinesis.event_subscription import EventSubscription
 from recordpublisher.publishers.kinesis.http1 import BodyReadScheduler, Http1Connection
 from recordpublisher.publishers.kinesis.http2 import Http2Connection, Http2Settings
-from recordpublisher.publishers.kinesis.plain_credentials import Keys
 from recordpublisher.publishers.kinesis.sdk.private_parts import RecordParser
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties

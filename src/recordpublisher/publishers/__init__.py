@@ -1,1 +1,1 @@
-"""Layer 0, which reads one shard, from the bytes of the service to batches of records. Start at `base.py`."""
+"""Layer 0. Reads one shard, and turns the service's bytes into batches of records. Start at `base.py`."""

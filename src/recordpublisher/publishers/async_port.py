@@ -1,4 +1,4 @@
-"""AsyncPort checks the methods and attributes of a plugin's class when Python makes the class, so that a mistake is named at its line."""
+"""AsyncPort, the base class of ports: when Python makes a plugin's class, it checks the class's methods and attributes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from .user_code import is_coroutine_function
 class AsyncPort:
     """Base class of a port. It refuses a subclass whose methods or attributes could not be used as those of the port.
 
-    A plain `def write` would fail only later, with a message about None, and an `async def has_room` would never run: its coroutine counts
-    as true.
+    Without this check, a mistake shows late or never. If the port has `async def write`, a plain `def write` would fail at its first call,
+    with a message about None. If the port has `def has_room`, an `async def has_room` would never run, because its coroutine counts as
+    true.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -26,7 +27,7 @@ class AsyncPort:
             is_plain = isinstance(own, types.FunctionType) and not is_coroutine_function(inspect.unwrap(own))
             if is_plain and any(is_coroutine_function(each) for _, each in replaced):
                 raise TypeError(f"{cls.__name__}.{name} must be async: write `async def {name}`, without `yield`")
-            # What a class of the user replaces in another class of the user is the user's affair.
+            # A method that replaces a method of another class of the user is not checked.
             ports = next((each for base, each in replaced if _is_of_package(base)), None)
             if ports is None or name.startswith("_"):
                 continue
@@ -41,7 +42,10 @@ def _is_of_package(cls: type) -> bool:
 
 
 def _why_unfit(name: str, own: Any, ports: Any) -> str:
-    """Return why an attribute of a subclass cannot replace the port's: it is another kind of method, or a value of another type."""
+    """Return why the attribute `own` of a subclass cannot replace the port's attribute `ports`, or "" if it can.
+
+    It cannot if it is another kind of method, or a value of another type.
+    """
     if isinstance(ports, (types.FunctionType, classmethod)):
         return _why_wrong_method(name, own, ports)
     if isinstance(own, (types.FunctionType, classmethod, staticmethod)) and not isinstance(ports, staticmethod):
@@ -69,7 +73,7 @@ def _why_wrong_method(name: str, own: Any, ports: types.FunctionType | classmeth
 
 
 def _function_of(attribute: Any) -> Any:
-    """Return the function of a class method or a static method, or the attribute itself."""
+    """Return the function of a class method or a static method. Return any other attribute unchanged."""
     return attribute.__func__ if isinstance(attribute, (classmethod, staticmethod)) else attribute
 
 

@@ -54,7 +54,7 @@ It returns in a few words what it found, or None if the check is impossible with
 Checks = Mapping[str, Check]
 """Checks by name, in the order in which they are made. If a check calls AWS, its name is the IAM action."""
 SequenceNumbers = Collection[str] | None
-"""The sequence numbers of records, or None for no record."""
+"""The sequence numbers of records. None means no records."""
 
 
 class RecordPublisher(AsyncPort, ABC):
@@ -62,13 +62,13 @@ class RecordPublisher(AsyncPort, ABC):
 
     @abstractmethod
     async def run(self, consumer: BatchConsumer) -> RunResult:
-        """Read, and pass batches to `consumer`, until something ends the run. The caller calls `run` again after INCOMPLETE.
+        """Pass the shard's records to `consumer` in batches, and return how the run ended. After INCOMPLETE the caller calls `run` again.
 
         Await `consumer(batch)` for every batch, even for an empty one, before the next read: this is the back-pressure. The position that
         the consumer returned is the only one to resume from.
 
         Do not catch errors of the consumer, nor the cancellation of the task. If `run` catches an error of the consumer, the job ends with
-        that error. If `run` has not ended `flink.job.drain.timeout` after its cancellation, the job continues without it.
+        that error. If `run` does not end within `flink.job.drain.timeout` after its cancellation, the job continues without it.
 
         Raises: RecordPublisherError if no retry can help.
         """
@@ -156,8 +156,8 @@ class RecordSource(AsyncPort, ABC):
         """Receive the names of the job's streams, and prepare to read them.
 
         Called once when the job is constructed, before the other methods and outside any event loop. With EAGER, consumers are registered
-        here. Commands that look at a job, and the tasks of Spark, read without a job and do not call it: what `create` and `discover` need
-        must then be made by them.
+        here. Some commands, and the tasks of Spark, read without a job and do not call it. Then `create` and `discover` must make what they
+        need.
         """
 
     async def close(self) -> None:
@@ -171,10 +171,12 @@ class RecordSource(AsyncPort, ABC):
         return None
 
     def checks(self, stream: str) -> Checks:
-        """Return the checks of a stream that Kinesis does not list. With them `recordpublisher doctor` finds out whether it can be read.
+        """Return the checks by which `recordpublisher doctor` finds out whether a stream can be read. Default: no checks.
+
+        They are for a source whose streams Kinesis does not list.
 
         If the source has shards, `doctor` also lists them. A check must not take a record from the stream, because the job may be running.
-        Default: no checks. `prepare` was not called before.
+        `doctor` does not call `prepare` before.
 
         - `stream`: the stream as the job was given it: a name, an ARN or NAME=ARN.
         """
@@ -188,7 +190,7 @@ class RecordPublisherFactory(RecordSource):
     """Whether `create` accepts a ContinuationSequenceNumber (of enhanced fan-out) as AFTER_SEQUENCE_NUMBER."""
 
     finds_gaps: bool = False
-    """Whether the publishers themselves find out that records have expired unread. If so, the job does not.
+    """Whether the publishers themselves find out that records have expired unread. If so, the job does not check for it.
 
     They raise DataLossError, or with `flink.state.dataloss=CONTINUE` mark the first batch after the gap (`after_gap`).
     """
@@ -199,8 +201,9 @@ class RecordPublisherFactory(RecordSource):
     ends_open_shards: bool = False
     """Whether a publisher may return COMPLETE for a shard that `discover` still lists as open and without children.
 
-    If it is False, that is an error, because later records of the shard would never be read. Set True if the service itself reports the end
-    of a shard, perhaps long before its listing does. Then a job does not end when all listed shards are closed: it waits for later shards.
+    If False, such a COMPLETE is an error, because later records of the shard would never be read. Set True if the service itself reports
+    the end of a shard, perhaps long before its listing does. Then a job does not end when all listed shards are closed: it waits for later
+    shards.
     """
 
     @property
@@ -287,8 +290,8 @@ class QueueSource(RecordSource):
     """Receives records from a queue, and acknowledges or releases each of them. A record that is not acknowledged is received again after
     `visibility_seconds`.
 
-    A queue has no order, no positions, no shards and no time. The job (`recordpublisher/queues`) keeps the received records; the source
-    makes the calls. A plugin author implements four methods.
+    A queue has no order, no positions, no shards and no watermarks. The job (`recordpublisher/queues`) keeps the received records; the
+    source makes the calls. A plugin author implements four methods.
 
     A received record is a subclass of `UserRecord` that also has what its acknowledgement needs. `sequence_number` is the record's id, the
     same at each receipt, and never used again for another record. The sub-records of an aggregate share this number, have the
@@ -311,14 +314,14 @@ class QueueSource(RecordSource):
     """How many payload bytes in a response mean that more records are waiting, for a source whose responses are limited in bytes."""
 
     async def open(self) -> None:
-        """Find the queue, before the first receive. Raises: ConfigurationError if there is none. Default: do nothing."""
+        """Find the queue, before the first receive. Raises: ConfigurationError if the queue does not exist. Default: do nothing."""
 
     @abstractmethod
     async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
         """Wait up to 20 s for records, and return them as soon as there are some, or nothing if the queue is empty. Count retries in
         `metrics`. A call that takes 30 s is logged.
 
-        If this is cancelled while a call is taking records, wait for the call, release its records, and then raise the cancellation.
+        If the task is cancelled while a call is taking records, wait for the call, release its records, and then raise the cancellation.
 
         Raises: TransientError if the queue cannot be reached now; the call is then retried for `flink.job.max.outage`. Any other error ends
         the job.
@@ -326,17 +329,20 @@ class QueueSource(RecordSource):
 
     @abstractmethod
     async def acknowledge(self, records: Sequence[UserRecord]) -> SequenceNumbers:
-        """Acknowledge these records: they are safe and finished."""
+        """Acknowledge these records, which are finished. Return the sequence numbers of the records that failed."""
 
     @abstractmethod
     async def prolong(self, records: Sequence[UserRecord]) -> SequenceNumbers:
-        """Hide these records from other receivers for `visibility_seconds` from now, because they are still being handled."""
+        """Hide these records from other receivers for `visibility_seconds` from now, because the job still handles them.
+
+        Return the sequence numbers of the records that failed.
+        """
 
     @abstractmethod
     async def release(self, records: Sequence[UserRecord]) -> SequenceNumbers:
         """Make these records visible to other receivers now, because this process will not handle them.
 
-        If that fails, they become visible when their time is over.
+        Return the sequence numbers of the records that failed. These become visible when their `visibility_seconds` are over.
         """
 
 
@@ -382,7 +388,7 @@ async def oldest_retained_of(factory: RecordPublisherFactory, stream: str) -> in
 
 
 async def shards_listed_by(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:
-    """Return the shards that the factory lists, or None if it leaves the listing to Kinesis.
+    """Return the shards that the factory lists, or None if the factory leaves the listing to Kinesis.
 
     Raises: PluginError if the factory's `discover` does not return a list of shards of this stream, each of them once.
     """
@@ -458,7 +464,7 @@ def check_clock(now_ms: int, service_ms: int) -> str:
 
 
 DELETED_SECONDS = 60.0
-"""How long `discover` must report a stream as missing that it has listed before, until the stream counts as deleted (seconds).
+"""A stream that was listed before counts as deleted if `discover` has reported it as missing for this time (seconds).
 
 A folder that is mounted again, or a database that is restored, is away for some seconds. The records of a deleted stream are gone, so
 nothing is lost by waiting.

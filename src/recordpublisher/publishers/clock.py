@@ -1,4 +1,4 @@
-"""Clock, the source of time, which is passed to whatever needs it so that tests run on virtual time; and waits with a time limit."""
+"""Clock, from which all code takes the time, so that tests can run on virtual time; and waits with a time limit."""
 
 import asyncio
 import sys
@@ -15,10 +15,16 @@ class Clock(Protocol):
         """Return the wall-clock time in epoch milliseconds."""
 
     def monotonic(self) -> float:
-        """Return seconds that only grow. If they jump between two readings, the process was suspended or had no CPU."""
+        """Return the reading of a clock that never goes back (seconds).
+
+        A jump between two readings means that the process was suspended or had no CPU.
+        """
 
     def boottime(self) -> float:
-        """Return seconds that only grow, even while the machine sleeps. Setting the machine's clock does not change them."""
+        """Return the reading of a clock that never goes back, and that runs even while the machine sleeps (seconds).
+
+        Setting the machine's clock does not change it.
+        """
 
     def cpu_seconds(self) -> float:
         """Return the seconds in which this thread used the CPU. They do not grow while the process is suspended or has no CPU."""
@@ -55,7 +61,7 @@ ROUNDING_SECONDS = 1e-6
 
 
 async def wait_until_set(event: asyncio.Event, seconds: float | None) -> bool:
-    """Wait until the event is set, but no longer than `seconds` (None is without limit). Return whether it is set."""
+    """Wait until the event is set, but no longer than `seconds` (None means no limit). Return whether the event is set."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -79,11 +85,11 @@ async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
 
 
 class ObservedTimeouts:
-    """Time-outs of waits that may all last equally long. One timer serves all of them, because each timer costs more than a short call.
+    """Time-outs of many waits, with the same limit for each. One timer serves all of them, because each timer costs more than a short call.
 
-    Time is counted in parts, of which a time-out has at least `TIMEOUT_PARTS`. If a part ends late although this thread was not busy, the
-    process was suspended or had no CPU, and the part does not count. So at least one more part follows, in which data that arrived during
-    the suspension is read.
+    Time is counted in parts, and a time-out has at least `TIMEOUT_PARTS` of them. If a part ends late although this thread was not busy,
+    the process was suspended or had no CPU, and the part does not count. So at least one more part follows, in which data that arrived
+    during the suspension is read.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
@@ -95,7 +101,7 @@ class ObservedTimeouts:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, timeout: asyncio.Timeout) -> None:
-        """Start the time of `timeout`, which has been entered."""
+        """Start to count the time of `timeout`, whose `async with` block has been entered."""
         if self._timer is None:
             self._loop = asyncio.get_running_loop()
             self._start_part(self._part)

@@ -1,4 +1,4 @@
-"""UNDECODABLE, the errors that decoding foreign bytes can raise.
+"""UNDECODABLE, the errors that can be raised when bytes from outside are decoded.
 
 It is not in `errors.py`, which needs no package outside Python: the demo uses it before anything is installed.
 """

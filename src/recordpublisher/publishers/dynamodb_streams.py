@@ -37,8 +37,9 @@ class DynamoDbStreams:
     """Makes the calls of DynamoDB Streams, through a client that it owns. A stream is given as the name of a table, and a record is one
     change, as JSON.
 
-    A shard iterator has two numbers added here, because the service does not keep them: the time before which changes are skipped until
-    one is not (DynamoDB Streams has no AT_TIMESTAMP), and the number of empty responses in a row. The constructor makes no call.
+    It adds two numbers to each shard iterator, because the service does not keep them. One is the start time, before which changes are
+    skipped, because DynamoDB Streams has no AT_TIMESTAMP. The other is the number of empty responses in a row. The constructor makes no
+    call.
 
     Raises: ConfigurationError if a property is invalid.
     """
@@ -113,7 +114,7 @@ class DynamoDbStreams:
         """Log once that a table's newest stream is disabled. The job does not end, because changing a stream's view also disables it."""
         if self._arns[table][-1] == arn and arn not in self._disabled:
             self._disabled.add(arn)
-            words = "the stream of table %s is disabled: its last changes are read, then nothing is until the table has a new stream"
+            words = "the stream of table %s is disabled: the job reads its last changes, then waits until the table has a new stream"
             log.warning(words, table, extra=log_extra(table))
 
     async def _shards_of(self, table: str, arn: str, after: str | None) -> tuple[list[Shard], bool]:
@@ -142,11 +143,11 @@ class DynamoDbStreams:
         return shards, status in ("ENABLED", "ENABLING")
 
     async def server_time_ms(self, stream: str) -> int:
-        """Return this machine's clock (epoch ms) in whole seconds, the resolution of the service's times."""
+        """Return the time of this machine's clock (epoch ms), cut to whole seconds as the service's times are."""
         return self._clock.now_ms() // 1000 * 1000
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
-        """Return that keys decide the shard of a record, because one shard has all changes of an item."""
+        """Return that the key of a record decides its shard, because all changes of an item are in one shard."""
         return RecordDistribution(by_key=True)
 
     async def stream_arn(self, table: str) -> str:
@@ -183,7 +184,9 @@ class DynamoDbStreams:
             return await self._service.call(api, parse_with_time, **fields)
         except FatalKinesisError as error:
             if error.code == "TrimmedDataAccessException":
-                raise DataLossError(f"the changes are older than 24 hours: {error}") from error
+                raise DataLossError(
+                    f"the changes to continue with are older than 24 hours, so DynamoDB Streams has removed them: {error}"
+                ) from error
             raise
 
 
@@ -205,7 +208,7 @@ class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
         return await self._streams.endpoint_url()
 
     def checks(self, stream: str) -> Checks:
-        """Return the checks of the table's newest stream and its shards, with a read of one shard."""
+        """Return the checks of the table's newest stream and its shards, including a read of one shard."""
         return table_checks(self._streams, stream, self._clock)
 
     async def close(self) -> None:
@@ -214,7 +217,7 @@ class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
 
 
 def _shard(table: str, described: dict[str, Any]) -> Shard:
-    """Return a shard as the service describes it. DynamoDB reports no hash range, so the shard's id decides which worker reads it."""
+    """Return the Shard for a description by the service. DynamoDB reports no hash range, so the shard id decides which worker reads it."""
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")
     if parent == described["ShardId"]:  # A shard that is its own parent would wait for itself for ever.
@@ -224,9 +227,9 @@ def _shard(table: str, described: dict[str, Any]) -> Shard:
 
 
 def table_checks(streams: DynamoDbStreams, table: str, clocks: Clock) -> Checks:
-    """Return the checks that `doctor` makes of a table, by IAM action. Each of the four actions is called; no record is removed.
+    """Return the checks by which `doctor` examines a table, by IAM action. They call each of the four actions, and remove no record.
 
-    A check whose predecessor has found nothing makes no call, and returns None.
+    If a check finds nothing, the checks after it make no call and return None.
     """
     shards: list[Shard] = []
     iterators: list[str] = []

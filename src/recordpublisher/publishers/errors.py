@@ -6,7 +6,7 @@ RecordPublisherError
 ├── KinesisError                  a call to the service failed (`api`, `code`)
 │   ├── TransientError            retry with backoff: network, 5xx, malformed frames
 │   │   └── ThrottledError        retry with backoff: limits and throughput
-│   ├── ResourceInUseError        wait out the 5 s rule (F3) or the end of a state change
+│   ├── ResourceInUseError        wait: for 5 s (F3), or until a state change has ended
 │   ├── ExpiredIteratorError      take a new iterator from the read position (R2)
 │   ├── ResourceNotFoundError     find out which: shard, stream or consumer (F4)
 │   └── FatalKinesisError         a person must act: access, keys, invalid arguments
@@ -115,7 +115,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
         return self.reworded(key, self.valid, self.reason, self.statement)
 
     def reworded(self, key: str, valid: str, reason: str, statement: str) -> ConfigurationError:
-        """Return the same error with another text, and with its notes."""
+        """Return a copy of the error that has another text and the same notes."""
         made = ConfigurationError(key, self.value, valid, reason=reason, statement=statement)
         for note in notes_of(self):
             made.add_note(note)
@@ -123,7 +123,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
 
 def _without_secrets(value: object) -> object:
-    """Return text with its passwords masked, and a container as the name of its type."""
+    """Return the value as an error may show it: text with its passwords masked, and only the type of a container."""
     # The values in a container have no names by which secrets could be masked, so only its type is shown.
     if isinstance(value, str):
         return mask_passwords(value)
@@ -154,7 +154,7 @@ class KinesisError(RecordPublisherError):
     """
 
     remedy: ClassVar[Remedy] = Remedy.ACT
-    """What is done about this error."""
+    """How a call that fails with this error is handled."""
 
     def __init__(self, api_or_message: str, code: str = "", message: str = "") -> None:
         self.api = api_or_message if code else ""
@@ -192,7 +192,7 @@ class ExpiredIteratorError(KinesisError):
 
 
 class ResourceNotFoundError(KinesisError):
-    """A shard, a stream or a registered consumer does not exist. The caller finds out which of them."""
+    """A shard, a stream or a registered consumer does not exist. The caller finds out which of them is gone."""
 
     remedy = Remedy.DIAGNOSE
 
@@ -282,7 +282,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def causes_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Return the error and its causes, each only once."""
+    """Yield the error and its causes, each only once."""
     # An error can be its own cause, so errors that were returned already are remembered.
     seen: set[int] = set()
     while error is not None and id(error) not in seen:

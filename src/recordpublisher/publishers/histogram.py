@@ -14,19 +14,6 @@ DURATIONS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000,
 """The bounds of histograms of durations (ms): from the fastest handler to the default of `flink.job.max.outage`."""
 
 
-class HistogramValue(TypedDict):
-    """The value of a histogram: plain JSON.
-
-    - `bounds`: the upper bounds of the buckets, in ascending order. A bound belongs to its bucket.
-    - `counts`: the number of values in the bucket of each bound, then the number of values above the last bound.
-    - `sum`: the sum of all values.
-    """
-
-    bounds: list[float]
-    counts: list[int]
-    sum: float
-
-
 class Histogram:
     """Counts values, such as durations in ms, by buckets. The counts never fall: a monitoring system subtracts two readings.
     Any thread may call it.
@@ -52,7 +39,7 @@ class Histogram:
                 self._count_pending()
 
     def add_many(self, value: float, times: int) -> None:
-        """Count a value `times` times."""
+        """Count the same value `times` times."""
         value = max(value, 0.0)
         with self._lock:
             self._counts[bisect_left(self._bounds, value)] += times
@@ -72,6 +59,19 @@ class Histogram:
         for bucket, (begin, end) in enumerate(pairwise([0, *ends, len(values)])):
             self._counts[bucket] += end - begin
         self._sum += sum(values[bisect_left(values, 0.0) :])
+
+
+class HistogramValue(TypedDict):
+    """The value of a histogram: plain JSON.
+
+    - `bounds`: the upper bounds of the buckets, in ascending order. A bound belongs to its bucket.
+    - `counts`: the number of values in the bucket of each bound, then the number of values above the last bound.
+    - `sum`: the sum of all values.
+    """
+
+    bounds: list[float]
+    counts: list[int]
+    sum: float
 
 
 MOST_PENDING = 1_000

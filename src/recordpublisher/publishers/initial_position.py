@@ -30,7 +30,9 @@ _FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 
 def initial_position(properties: Properties) -> StartingPosition:
-    """Return where a job without state starts. LATEST, and a start at an age, are replaced by a time later (`pinned_at`, P3).
+    """Return where a job without stored positions starts.
+
+    LATEST, and a start at an age (such as one hour ago), are later replaced by a time (`StartingPosition.pinned_at`, P3).
 
     Raises: ConfigurationError if the position or its timestamp is missing or invalid.
     """
@@ -48,7 +50,10 @@ START_FORMS = f"TRIM_HORIZON (or earliest), LATEST, an age such as 1h, or a time
 
 
 def named_start(name: str, given: datetime | timedelta | str | float, valid: str = START_FORMS) -> StartingPosition:
-    """Return the start that is given by the argument or option `name`, in the words of `flink.stream.initpos`.
+    """Return the start that a user gave as `given`: a time, an age, or a value of `flink.stream.initpos`.
+
+    - `name`: the name of the argument or option, for messages.
+    - `valid`: the valid values, for messages.
 
     Raises: ConfigurationError that names `name`, if the start is invalid.
     """
@@ -59,7 +64,7 @@ def named_start(name: str, given: datetime | timedelta | str | float, valid: str
 
 
 def passed_initial_position(properties: Properties, now_ms: int) -> StartingPosition:
-    """Return where a job without state starts. A start in the future, by this machine's clock, is refused.
+    """Return where a job without stored positions starts, and check that the start is not in the future by this machine's clock.
 
     Raises: ConfigurationError if the start is invalid or lies in the future (`refuse_future`).
     """
@@ -98,7 +103,7 @@ def check_end_time(
 
 
 def with_oldest_start(properties: Properties) -> Properties:
-    """Return the properties. If no start is given, add TRIM_HORIZON."""
+    """Return the properties, with a start at TRIM_HORIZON if they have no start."""
     # Without this, a read with an end would start at the tip, which is the default, and would be empty.
     is_given = properties.is_set(INITIAL_POSITION)
     return properties if is_given else properties.merged({INITIAL_POSITION.key: PositionType.TRIM_HORIZON.value})
@@ -151,7 +156,7 @@ def _parsed_ms(given: str, properties: Properties) -> int:
 
 
 def _strptime_format(properties: Properties) -> str:
-    """Translate the Java format to strptime's.
+    """Return the Java format of the start timestamp as a format of Python's `strptime`.
 
     Raises: ConfigurationError if a letter has no counterpart, a field is repeated, or the year is missing.
     """

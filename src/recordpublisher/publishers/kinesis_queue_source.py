@@ -49,7 +49,8 @@ it again.
 """
 MOST_TRIES = 5
 MOST_CALLS = 16
-"""The most calls at a time that acknowledge or release records, because one commit may finish thousands of records."""
+"""The most calls that acknowledge or release records at the same time. They are limited because one commit may finish thousands of records.
+"""
 MOST_ENTRIES = 10
 """The most records of one receive, and of one acknowledgement (API reference)."""
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
@@ -65,7 +66,7 @@ class KinesisQueue(QueueSource):
 
     full_receive = MOST_ENTRIES
     full_bytes = 5 * 2**20
-    """Half of the largest response: if records are large, a response never has ten of them."""
+    """Half of the largest response, because a response never has ten records if the records are large."""
 
     def __init__(
         self, properties: Mapping[str, object], *, client: QueueClient | None = None, clock: Clock | None = None
@@ -102,11 +103,13 @@ class KinesisQueue(QueueSource):
         stream_arn = arn_of(streams[0])
         region = region_of(properties, streams) if stream_arn is None else region_of_arn(stream_arn)
         if _ARN.fullmatch(name) and name.split(":")[3] != region and not properties.is_set(ENDPOINT):
-            reason = f"its stream is in {region}"
+            reason = f"the job's stream is in {region}"
             raise ConfigurationError(QUEUE_NAME.key, name, f"a queue in {region}", reason=reason)
         wait, timeout = properties.value(RECEIVE_WAIT), properties.value(REQUEST_TIMEOUT)
         if wait * 1000 >= timeout:
-            reason = f"with {REQUEST_TIMEOUT.key} = {timeout} each receive would be cut off, and its records hidden"
+            reason = (
+                f"with {REQUEST_TIMEOUT.key} = {timeout} each receive would time out, and its records would stay hidden"
+            )
             raise ConfigurationError(RECEIVE_WAIT.key, wait, f"less than {REQUEST_TIMEOUT.key}", reason=reason)
         initial_position(properties)
 
@@ -148,7 +151,7 @@ class KinesisQueue(QueueSource):
         ]
 
     async def acknowledge(self, records: Sequence[UserRecord]) -> set[str]:
-        """Acknowledge records, ten in a call. Retry those whose error may be temporary. Return the numbers of the records that failed."""
+        """Acknowledge records, ten in a call. Retry records whose error may be temporary. Return the numbers of the records that failed."""
         return await self._settle("AcknowledgeQueueRecords", records)
 
     async def prolong(self, records: Sequence[UserRecord]) -> set[str]:
@@ -204,7 +207,7 @@ class KinesisQueue(QueueSource):
 
     async def _receive_once(self) -> list[ReceivedRecord]:
         """Make one call that receives. If this is cancelled, wait for the response, and make its records visible again."""
-        # If the call were interrupted, the records that it receives would be hidden from all receivers until their time is over.
+        # If the call were interrupted, its records would be hidden from all receivers until their visibility timeout is over.
         call = self.client().receive(await self.queue_arn(), self._wait_seconds, self._visibility)
         receiving = asyncio.ensure_future(call)
         try:
@@ -229,8 +232,8 @@ class KinesisQueue(QueueSource):
                 await self.client().settle("AcknowledgeQueueRecords", await self.queue_arn(), empty)
 
     async def _make_visible(self, handles: Iterable[str]) -> None:
-        """Let others receive records that this process will not handle. If the call fails, the records become visible when their time is
-        over.
+        """Let others receive records that this process will not handle. If the call fails, the records become visible when their visibility
+        timeout is over.
         """
         if left := list(handles):
             with suppress(KinesisError):
@@ -259,7 +262,10 @@ class KinesisQueue(QueueSource):
         return {numbers[handle] for part in failed for handle in part}
 
     async def _settle_ten(self, api: str, left: list[str], visibility: int | None) -> set[str]:
-        """Return the receipts that failed in one call. Raises: RetriesExhaustedError or KinesisError if the call fails."""
+        """Make one call for at most ten receipts, and return the receipts that failed.
+
+        Raises: RetriesExhaustedError or KinesisError if the call itself fails.
+        """
         arn, failed = await self.queue_arn(), set[str]()
         for attempt in range(MOST_TRIES):
             call = partial(self.client().settle, api, arn, left, visibility)
@@ -272,7 +278,7 @@ class KinesisQueue(QueueSource):
         return failed
 
     def _count_retry(self, error: TransientError) -> None:
-        """Count a retry of a call other than a receive. `last_failure` is not set, because it is about reading."""
+        """Count a retry of a call other than a receive. `last_failure` is not set, because that field is only for reads."""
         self._metrics.add("retries")
         self._metrics.add("throttles", isinstance(error, ThrottledError))
 

@@ -59,30 +59,33 @@ class StartingPosition:
 
     @classmethod
     def trim_horizon(cls) -> StartingPosition:
-        """Start at the oldest record that is still retained."""
+        """Return the start at the oldest record that is still retained."""
         return cls(PositionType.TRIM_HORIZON)
 
     @classmethod
     def latest(cls) -> StartingPosition:
-        """Start with the records that are written from now on. A job replaces this by a time at its first start."""
+        """Return the start with the records that are written from now on. A job replaces it by a time at its first start."""
         return cls(PositionType.LATEST)
 
     @classmethod
     def at_timestamp(cls, timestamp_ms: int) -> Self:
-        """Start at the first record that arrived at or after `timestamp_ms` (epoch ms)."""
+        """Return the start at the first record that arrived at or after `timestamp_ms` (epoch ms)."""
         return cls(PositionType.AT_TIMESTAMP, timestamp_ms=timestamp_ms)
 
     def pinned_at(self, service_time_ms: int) -> Self:
-        """Return LATEST, or a start at an age, as a time of the service's clock; any other position unchanged."""
+        """Return LATEST, or a start at an age, as a time of the service's clock. Return any other position unchanged."""
         return self.at_timestamp(max(0, service_time_ms - self.ago_ms)) if self.type is PositionType.LATEST else self
 
     def with_stored_start(self, start_ms: int) -> Self:
-        """Return a start at `start_ms`, which replaced LATEST or an age at the job's first start. Return any other start unchanged."""
+        """Return LATEST, or a start at an age, as a start at the time `start_ms` (epoch ms). Return any other start unchanged.
+
+        `start_ms` is the time that the job stored for it at its first start.
+        """
         return self.at_timestamp(start_ms) if self.type is PositionType.LATEST else self
 
     @property
     def is_tip(self) -> bool:
-        """Whether this is LATEST itself, not an age."""
+        """Whether the start is LATEST itself, and not a start at an age."""
         return self.type is PositionType.LATEST and not self.ago_ms
 
     @classmethod

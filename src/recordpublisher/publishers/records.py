@@ -253,7 +253,7 @@ class RecordBatch(Generic[V_co]):
 
 
 def _placed_in(left_out: Sequence[P], start: int, stop: int) -> tuple[P, ...]:
-    """Return the left-out records of a slice. Those after the last record of the batch belong to the last slice."""
+    """Return the entries of `left_out` that belong to a slice. Entries after the batch's last record belong to its last slice."""
     return tuple(
         msgspec.structs.replace(each, index=each.index - start) for each in left_out if start <= each.index < stop
     )
@@ -328,7 +328,8 @@ class PoisonedRecord(msgspec.Struct, frozen=True):
 class SkippedRecords(msgspec.Struct, frozen=True):
     """Consecutive records that could not be deserialized and are skipped (S7). They came before record number `index` of the batch.
 
-    - `count`: how many they are. `sequence_number`: that of the first of them.
+    - `count`: the number of records.
+    - `sequence_number`: the sequence number of the first record.
     """
 
     index: int
@@ -339,7 +340,7 @@ class SkippedRecords(msgspec.Struct, frozen=True):
 P = TypeVar("P", PoisonedRecord, SkippedRecords)
 
 ArrivalSeconds = Annotated[float, msgspec.Meta(ge=-62_135_596_800, lt=253_402_300_800)]
-"""A time of arrival in epoch seconds, in the years 1 to 9999. A response with a time outside is malformed."""
+"""A time of arrival in epoch seconds, in the years 1 to 9999. A response with a time outside these years is malformed."""
 
 
 class UserRecord(

@@ -23,15 +23,16 @@ T = TypeVar("T")
 
 CREATION_PAUSE_SECONDS = 2.0
 CREATION_TRIES = 150
-"""How often a call is tried while its stream is being created: for five minutes. The service takes seconds to minutes (CreateStream)."""
+"""The most attempts of a call while its stream is being created: five minutes of them. The service takes seconds to minutes (CreateStream).
+"""
 FEW_RETRIES = 3
 """How often a call is retried for an error that is probably caused by a mistyped name, and not by an outage."""
 MAX_RISING_TRIES = 100
 """After this many attempts the exponent of the backoff rises no further, so that a long outage cannot overflow a float."""
 _SUSPENDED_SECONDS = 5.0
-"""If a pause ends later than planned by more than this, the process was suspended (seconds)."""
+"""A pause that ends later than planned by more than this means that the process was suspended (seconds)."""
 _LOOK_SECONDS = 1.0
-"""Seconds between two looks at the clock during an outage, to find out whether the process was suspended."""
+"""Seconds between two readings of the clock during an outage, which show whether the process was suspended."""
 _RESOLUTION_SECONDS = 0.001
 
 RetryListener = Callable[[Exception, float, float], None]
@@ -39,11 +40,12 @@ RetryListener = Callable[[Exception, float, float], None]
 at most.
 """
 retry_listener: ContextVar[RetryListener | None] = ContextVar("retry_listener", default=None)
-"""The listener that is notified of each retry in this context, so that a command can tell the person who waits."""
+"""The listener that is notified of each retry in this context, so that a command can show it to the person who waits."""
 logs_outages: ContextVar[bool] = ContextVar("logs_outages", default=True)
 """Whether failed calls of this context are logged. A caller that repeats its calls itself sets it to False, and logs the outage once."""
 _enclosing: ContextVar[Failures | None] = ContextVar("enclosing", default=None)
-"""The failures of the call of which this call is a part. Both belong to one outage, whose time counts only once."""
+"""The failures of the enclosing call, if the call of this context is a part of one. Both belong to one outage, whose time counts only once.
+"""
 
 
 async def call_with_retries(
@@ -220,7 +222,7 @@ class Failures:
         self._look = self._loop.call_later(_LOOK_SECONDS, _look_at_clock, weakref.ref(self))
 
     def _leave_out_suspension(self) -> None:
-        """Move the beginning of the outage by the time in which the process was suspended, which a timer that is late shows."""
+        """Move the beginning of the outage by the time in which the process was suspended. A timer that fires late shows that time."""
         if self._look is None or self.began is None:
             return
         self.began += suspended_seconds(self._clock() - self._look.when())
@@ -250,7 +252,7 @@ def suspended_seconds(late: float) -> float:
 # --- the log of outages -------------------------------------------------------------------------------------------------------------
 
 UNLOGGED_SECONDS = 2.0
-"""A call that fails for less than this is not logged, because it was only throttled or has lost a connection (seconds)."""
+"""A call that fails for a shorter time than this (seconds) is not logged, because it was only throttled or has lost a connection."""
 LOG_INTERVAL_SECONDS = 60.0
 """Seconds between two lines about an outage. They are fewer if the caller waits only for a short time."""
 DAY_SECONDS = 86_400.0
@@ -258,7 +260,7 @@ DAY_SECONDS = 86_400.0
 
 
 def words_of_rest(seconds: float) -> str:
-    """Return, for a message, for how much longer something is retried. It is never `0 s`, because the retry has not ended."""
+    """Return in words, for a message, for how much longer a call is retried. The result is never `0 s`, because the retry has not ended."""
     return duration_words(seconds) if seconds >= 1 else "less than 1 s"
 
 
@@ -308,7 +310,7 @@ class OutageLog:
         )
 
     def on_end(self, call: object, *, is_success: bool) -> None:
-        """Note that a call is no longer retried. The service answers again if this call has succeeded and no other call fails."""
+        """Note that a call is no longer retried. If it has succeeded and no other call fails, log that the service answers again."""
         with self._lock:
             found = [
                 (loop, outages, service)

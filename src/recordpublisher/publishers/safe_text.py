@@ -75,7 +75,7 @@ def _without_parameters(text: str, name: re.Pattern[str], value: re.Pattern[str]
 
 
 def text_of(value: object) -> str:
-    """Return the value as a text that can be written, even if its `__str__` fails."""
+    """Return the value as text that can be encoded as UTF-8, even if its `__str__` fails."""
     try:
         return writable(str(value))
     except Exception as failure:
@@ -107,7 +107,9 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def with_notes(error: BaseException) -> str:
-    """Return the message of an error with its notes, which name what has failed. An error of another package has its class in front."""
+    """Return the message of an error with its notes, which name what has failed. For an error of another package the message begins with
+    its class.
+    """
     text, kind = text_of(error), type(error)
     if not kind.__module__.startswith("recordpublisher."):
         text = f"{kind.__name__}: {text}" if text else kind.__name__

@@ -1,4 +1,4 @@
-"""ShardMetrics: counters and gauges of one shard (A1). The fetcher's shard table has and reports them."""
+"""ShardMetrics, the counters and gauges of one shard (A1). The fetcher keeps one for each shard, and reports them."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -9,7 +9,7 @@ from .records import RecordBatch
 
 
 def _counter(unit: str, description: str, *, is_summed: bool = False, shown: str = "", loss: str = "") -> Any:
-    """Declare a counter. Exporters, snapshots of a job and the reference of metrics follow from the declaration.
+    """Declare a counter. The declaration adds it to metrics exporters, to snapshots of a job and to the reference of metrics.
 
     - `is_summed`: whether it is also a metric of the worker: the sum over all shards since the worker's start, including shards that
       it no longer owns.
@@ -28,7 +28,7 @@ def _gauge(unit: str, description: str) -> Any:
 class ShardMetrics:
     """Counters and gauges of one shard, with Flink's names where these exist.
 
-    The publisher, the consumer and the fetcher count, and so does a sink, by `SinkContext.count`.
+    The publisher, the consumer and the fetcher change them. A sink adds to a counter by `SinkContext.count`.
     """
 
     millis_behind_latest: int = -1

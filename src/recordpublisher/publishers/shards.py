@@ -114,7 +114,7 @@ def stored_shard_from(entries: Mapping[str, Any]) -> Shard:
 
 
 def receiver_shard(stream: str, number: int) -> Shard:
-    """Return the shard that stands for a receiver of a queue, which has no shards, in batches, metrics and logs."""
+    """Return a Shard that represents a receiver of a queue in batches, metrics and logs, because a queue has no shards."""
     return Shard(stream, f"receiver-{number:03}")
 
 
@@ -131,7 +131,7 @@ def stream_of(key: str) -> str:
 def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
     """Return whether a listing lacks `shard` because it was made before the shard was created.
 
-    Then the shard may exist although the listing lacks it. For ids of other sources than Kinesis, and for an empty listing, the result is
+    Then the shard may exist although the listing lacks it. For shard ids that are not of Kinesis, and for an empty listing, the result is
     False.
     """
     # Kinesis numbers the shards of a stream in the order of creation, and the oldest expire first. So if a shard is newer than every listed
@@ -141,7 +141,7 @@ def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
 
 
 def is_ancestor(old: Shard, young: Shard) -> bool:
-    """Return whether the hash keys of `young` were those of `old` before. False for the ids of other sources than Kinesis."""
+    """Return whether `old` accepted some of the hash keys of `young` before. False for shard ids that are not of Kinesis."""
     # Kinesis numbers the shards of a stream in the order of creation, and at any time one shard accepts each hash key. The ids are matched
     # last: an archive may have thousands of old shards, each compared with every shard that is read.
     ours, theirs = old.hash_range, young.hash_range

@@ -1,4 +1,4 @@
-"""Logs records that cannot be used, rarely for each class of errors, and says how to continue when such a record ends the job."""
+"""Logs records that cannot be used, at most once a minute for each class of errors, and says how to continue if one ends the job."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ DEAD_LETTER = "dead letter for"
 class SkippedRecordsLog:
     """Logs the first skipped record of each class of errors at once, and then at most one line a minute for that class.
 
-    The line has the number of records of the class since its last line. So an error of one record that is handled again and again does not
-    hide that a service is away.
+    A line has the number of records of the class since its last line. Because each class has its own lines, a record that fails again and
+    again does not hide an outage, whose errors are of another class.
 
     In an event loop the last record is logged when the minute is over, with its age. Elsewhere it is logged with the next record.
     """
@@ -47,11 +47,14 @@ class SkippedRecordsLog:
         how: str = "skipped",
         kind: str | None = None,
     ) -> bool:
-        """Count a skipped record. Return whether it was logged at once, with its traceback.
+        """Count a skipped record, and return whether it was logged at once, with its traceback.
+
+        - `record`: the name of the record, for the log line.
+        - `reason`: why it was skipped.
 
         - `error`: the error that user code raised, for its traceback.
         - `shard`: the `Shard.key` of the record.
-        - `how`: the words before the record's name.
+        - `how`: the words before the record's name in the log line.
         - `kind`: the class of the error, by default that of `error`.
         """
         kind = kind or type(error).__name__
@@ -97,15 +100,16 @@ class _Kind:
     next_at: float = float("-inf")
     """When the next line may be written (seconds of the monotonic clock)."""
     unlogged: int = 0
-    """Records since the last line."""
+    """Number of records since the last line."""
     last: tuple[str, Mapping[str, object] | None, float] = ("", None, 0.0)
-    """The last of these: its line, its fields, and when it was skipped."""
+    """The last of these records: the text of its line, its log fields, and when it was skipped."""
 
 
 def log_left_out(log: logging.Logger, reader: str, skipped: Mapping[str, int]) -> None:
     """Log how many records a read has skipped, because the lines about bad records name only some of them.
 
-    - `reader`: what has read, for the log line. `skipped`: the number of skipped records of each shard, by `Shard.key`.
+    - `reader`: the name of the reader, for the log line.
+    - `skipped`: the number of skipped records of each shard, by `Shard.key`.
     """
     if total := sum(skipped.values()):
         shards = ", ".join(f"{key} {count:,}" for key, count in skipped.items() if count)
@@ -124,7 +128,6 @@ def how_to_continue(stream: str, shard_id: str, sequence_number: str) -> str:
     # The command shows the record, because it would end the job again at each start. The names of a plugin may need quotes in a shell.
     shown = shlex.join(["recordpublisher", "tail", stream, "--shard", shard_id, "--from", sequence_number, "-n", "1"])
     return (
-        f"look at it with `{shown}`, with --properties and the "
-        f"job's file if it has one; flink.deserializer.error = SKIP continues without it (in Python deserializer_error=), as does "
-        "DEAD_LETTER in a job with a sink"
+        f"look at it with `{shown}` (and --properties FILE if the job has such a file); flink.deserializer.error = SKIP continues without "
+        "it (in Python deserializer_error=), as does DEAD_LETTER in a job with a sink"
     )

@@ -25,7 +25,7 @@ from typing import Any, Protocol, Self, TextIO
 
 from .errors import ConfigurationError, PluginError, causes_of
 from .log_fields import log_extra
-from .safe_text import notes_of, repr_of, text_of
+from .safe_text import counted, notes_of, repr_of, text_of
 
 
 class UserFunction:
@@ -105,7 +105,7 @@ class ForeignExitError(RuntimeError):
 
 @contextmanager
 def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
-    """Turn what ends a process or a task without a message into an error: a SystemExit or CancelledError of the `with` block.
+    """Raise a SystemExit or CancelledError of the `with` block as an error, because it would end the process or task without a message.
 
     The block imports or calls code of a user or plugin, and awaits nothing, so its CancelledError cannot be a cancellation of the task.
     KeyboardInterrupt passes, because it may be Ctrl-C.
@@ -147,10 +147,13 @@ _NEVER_RUN_SET = frozenset(_NEVER_RUN)
 def check_user_function(
     name: str, function: object, valid: str, *, is_plain: bool = False, arguments: int | None = None
 ) -> None:
-    """Check a function that a user has given.
+    """Check a function that a user has given for a setting: whether it can be called, and whether its result can be used.
 
-    Raises: ConfigurationError if it cannot be called, or not with `arguments` arguments, if it is a class or a
-    generator function, or if it is async although `is_plain`.
+    - `name`, `valid`: the setting's name and its valid values, for the message.
+    - `is_plain`: whether the function must not be async.
+    - `arguments`: the number of arguments with which it will be called.
+
+    Raises: ConfigurationError if the function cannot be called in this way, or if it is a class or a generator function.
     """
     if not callable(function):
         raise ConfigurationError(name, function if isinstance(function, str) else repr_of(function), valid)
@@ -165,7 +168,9 @@ def check_user_function(
     if is_plain and is_coroutine_function(function):
         raise ConfigurationError(name, function, valid, reason="it is async, but its result would not be awaited")
     if arguments is not None and not can_take(function, arguments):
-        raise ConfigurationError(name, function, valid, reason=f"it cannot be called with {arguments} argument")
+        raise ConfigurationError(
+            name, function, valid, reason=f"it cannot be called with {counted(arguments, 'argument')}"
+        )
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
@@ -388,9 +393,9 @@ def _is_pythons(file: str) -> bool:
 
 log = logging.getLogger("recordpublisher.run")
 SLOW_SECONDS = 10.0
-"""If a call of a plugin takes longer than this, a log line says where it waits (seconds)."""
+"""If a call of a plugin takes longer than this, a log line says where the call waits (seconds)."""
 LONGEST_PAUSE_SECONDS = 600.0
-"""The longest time between two such lines (seconds). The pause doubles with each line."""
+"""The longest time between two log lines about one slow call (seconds). The pause doubles with each line."""
 
 
 class PluginCall:
@@ -492,7 +497,7 @@ class PluginCall:
         return self._waited > self._slow_after
 
     def look(self, now: float) -> tuple[float, str]:
-        """Return when the call must be looked at next (seconds of the event loop's clock), and its description if it is due now."""
+        """Return when the call must be checked next (event-loop time), and its description if a log line about it is due now, else ""."""
         if now < self._due:
             return self._due, ""
         words, pause = self.describe(), min(self._waited, LONGEST_PAUSE_SECONDS)
@@ -516,7 +521,9 @@ class PluginCall:
 _RUNNING: dict[PluginCall, None] = {}
 """The watched calls of all event loops, the oldest first."""
 _TIMERS: dict[asyncio.AbstractEventLoop, asyncio.TimerHandle] = {}
-"""When the calls of each event loop are looked at next. One timer serves all calls, because a timer takes more time than most calls."""
+"""For each event loop, the timer of the next check of its calls. One timer serves all calls, because a timer takes more time than most
+calls.
+"""
 
 
 def _watch(loop: asyncio.AbstractEventLoop, due: float) -> None:
@@ -548,7 +555,7 @@ def _log_slow_calls(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def notice_unawaited_calls() -> None:
-    """Let a call of a plugin fail if its code drops a coroutine without awaiting it: a `write` whose `await` is missing writes nothing.
+    """Make a call of a plugin fail if its code drops a coroutine without awaiting it, because a `write` without `await` writes nothing.
 
     Python only warns of it. The warning is shown as before.
     """
@@ -582,7 +589,7 @@ def _file_of(cls: type) -> str:
 
 
 def _is_in(module: types.ModuleType | None, file: str) -> bool:
-    """Return whether a file is that of a module, or in the folder of the module's package."""
+    """Return whether a file is the file of a module, or is in the folder of the module's package."""
     found = getattr(module, "__file__", None)
     if found is None or module is None:
         return False
@@ -590,7 +597,7 @@ def _is_in(module: types.ModuleType | None, file: str) -> bool:
 
 
 def slow_calls(plugin: object) -> list[str]:
-    """Return, as sentences, which calls of a plugin have not returned for `SLOW_SECONDS`: the oldest one of each method."""
+    """Return a sentence for each method of a plugin whose oldest call has not returned for `SLOW_SECONDS`."""
     oldest = {call.method: call for call in reversed(list(_RUNNING)) if call.plugin is plugin and call.is_slow}
     return [words for call in oldest.values() if (words := call.describe())]
 
@@ -635,7 +642,8 @@ def _is_closed(error: BaseException) -> bool:
 
 @contextmanager
 def logging_if_blocked(what: Callable[[], str]) -> Iterator[None]:
-    """Log where the `with` block is if it has not ended after `SLOW_SECONDS`: it imports or calls code before an event loop runs.
+    """Log the line at which the `with` block is, if it has not ended after `SLOW_SECONDS`. It imports or calls code before an event loop
+    runs.
 
     `what`: returns the name of the code, as the beginning of the sentence.
     """
@@ -667,7 +675,9 @@ def is_being_cancelled() -> bool:
 # --- tasks of user code that do not end ----------------------------------------------------------------------------------------------
 
 LEFT_BEHIND: set[asyncio.Task[Any]] = set()
-"""Tasks that did not end although they were cancelled. They are kept, because to discard them Python would run their code once more."""
+"""Tasks that did not end although they were cancelled. They are kept, because when Python discards such a task, it runs the task's code
+once more.
+"""
 
 
 async def end_or_leave(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[asyncio.Task[Any]]:
@@ -709,8 +719,9 @@ GRACE_SECONDS = 1.0
 
 
 async def close_or_leave(plugin: Closeable, seconds: float, note: str | None = None) -> None:
-    """Close a plugin. If its `close` takes longer than `seconds`, log an error and cancel it; if it does not end then, continue without
-    it.
+    """Close a plugin, and wait at most `seconds` for its `close`.
+
+    After this time log an error and cancel the call. If the call does not end then, continue without it.
 
     - `note`: the note of an error, as in `PluginCall`.
 

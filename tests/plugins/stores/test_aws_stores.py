@@ -48,7 +48,7 @@ def response(code: str, status: int) -> ClientError:
 async def test_an_endpoint_that_speaks_no_tls_is_told_with_what_to_check():
     cause = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number")
     cause.reason = "WRONG_VERSION_NUMBER"
-    with pytest.raises(StateError, match="it speaks no TLS: check the endpoint") as caught:
+    with pytest.raises(StateError, match="the server speaks no TLS: check the endpoint") as caught:
         await failing_service(SSLError(endpoint_url="https://h", error=cause)).call("GetItem", dict)
     assert kinesis.speaks_no_tls(caught.value), "which ends the wait for the store"
 

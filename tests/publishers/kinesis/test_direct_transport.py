@@ -22,10 +22,10 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.access import AccessWithoutSdk
+from recordpublisher.publishers.kinesis.access_without_sdk import AccessWithoutSdk
+from recordpublisher.publishers.kinesis.credentials_without_sdk import Keys
 from recordpublisher.publishers.kinesis.direct_transport import DirectTransport, SignedPost
 from recordpublisher.publishers.kinesis.endpoints import HOST_KINDS
-from recordpublisher.publishers.kinesis.plain_credentials import Keys
 from recordpublisher.publishers.kinesis.ports import ConsumerDescription, PutEntry
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties

@@ -99,7 +99,7 @@ def test_an_endpoint_without_tls_is_told_also_by_an_error_of_aiohttp_which_has_n
     inner.__cause__ = cause
     ours = translate("GetRecords", sdk.SSLError(endpoint_url="https://h", error=inner))
     assert type(ours) is errors.TransientError
-    assert "it speaks no TLS: check the endpoint (of Kinesis: aws.endpoint)" in str(ours)
+    assert "the server speaks no TLS: check the endpoint (of Kinesis: aws.endpoint)" in str(ours)
 
 
 def test_missing_credentials_are_told_with_where_was_looked_and_what_to_do():

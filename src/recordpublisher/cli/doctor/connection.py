@@ -10,9 +10,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.kinesis import region_of, session_with_credentials
+from recordpublisher.publishers.kinesis.credentials_without_sdk import provider_name
 from recordpublisher.publishers.kinesis.endpoints import DEFAULT_PORTS
 from recordpublisher.publishers.kinesis.error_mapping import translate_errors
-from recordpublisher.publishers.kinesis.plain_credentials import provider_name
 from recordpublisher.publishers.kinesis.proxies import proxy_for
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess
 from recordpublisher.publishers.kinesis.sdk.credentials import credentials_of

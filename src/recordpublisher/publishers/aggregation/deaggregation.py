@@ -45,9 +45,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_BATCH_BYTES = 4 * 2**20
-"""The memory of a batch (bytes, P6) from which no more sub-records are added to it. They go into the next batch."""
+"""The memory at which a batch is full (bytes, P6). Further sub-records go into the next batch."""
 STEP_BYTES = 2**20
-"""How many bytes of messages are verified and parsed in one step. That takes about as long as `STEP` sub-records."""
+"""How many bytes of messages are verified and parsed in one step. That takes about as long as expanding `STEP` sub-records."""
 _WHY_DROPPED = (
     "their hash keys belong to other shards. The KPL puts such sub-records again after a reshard; another "
     "producer that aggregates must do so too, or put only keys of one shard into one record"
@@ -57,7 +57,7 @@ _WHY_DROPPED = (
 class Deaggregator:
     """Expands the aggregates of one shard, in order. Drops or keeps foreign sub-records: those whose hash key belongs to another shard.
 
-    An explicit hash key that is not a number below 2^128 is ignored; then the partition key decides.
+    If an explicit hash key is not a number below 2^128, it is ignored, and the sub-record's hash key is made from its partition key.
 
     `foreign_sub_records`: returns what to do with foreign sub-records; without it they are dropped. It receives the latest arrival of the
     response's records (epoch ms), and whether the aggregate is itself in a wrong shard. After it has returned KEEP, sub-records are no
@@ -92,7 +92,7 @@ class Deaggregator:
         return batches
 
     def find_owned(self, parts: SubRecords) -> list[bool] | None:
-        """Return for each sub-record whether its hash key belongs to the shard, or None if every key does."""
+        """Return for each sub-record whether the shard accepts its hash key, or None if the shard accepts all of them."""
         if self._takes_all:
             return None
         # A few keys are shared by many sub-records, so each key of a table is hashed only once.
@@ -130,9 +130,9 @@ class Deaggregator:
         return None
 
     def is_due_to_yield(self, sub_records: int, size: int) -> bool:
-        """Count work. Return whether the caller must now await `asyncio.sleep(0)`, so that the event loop runs other tasks (F1).
+        """Count work, and return whether the caller must now await `asyncio.sleep(0)`, so that the event loop runs other tasks (F1).
 
-        `sub_records` were expanded from `size` bytes of messages.
+        The work is `sub_records` sub-records, which were expanded from `size` bytes of messages.
         """
         self._steps += sub_records / STEP + size / STEP_BYTES
         if self._steps < 1:
@@ -155,7 +155,7 @@ async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRe
 def _results_for_table(
     work: Callable[[Sequence[str]], list[T]], table: Sequence[str], indexes: Sequence[int | None]
 ) -> list[T] | dict[int, T]:
-    """Return the results of `work` for the keys of a table, to be looked up by a key's index in the table."""
+    """Return the result of `work` for each key of a table that `indexes` refer to, by the key's index in the table."""
     if len(table) <= STEP:
         return work(table)
     # All keys of a long table would block the event loop too long, so `work` gets only the keys that `indexes` use.
@@ -225,7 +225,10 @@ class ResponseBatches:
         return batch
 
     async def _expand(self) -> RecordBatch:
-        """Return the next batch. It ends with the response, or when it is full: after a short aggregate or any step of a long one."""
+        """Return the next batch. The batch ends when it is full, or at the end of the response.
+
+        A batch that is full ends after a record, a short aggregate, or any step of a long aggregate.
+        """
         expanded = ExpandedRecords()
         while self._opened is not None or self._reversed:
             if self._opened is None:
@@ -348,7 +351,7 @@ class OpenAggregate:
 
     @property
     def done_bytes(self) -> int:
-        """Bytes of the record's data, in proportion to the number of sub-records that were read."""
+        """Bytes of the record's data that count as read, in proportion to the number of sub-records that were read."""
         return len(self.record.data) * self.done // max(self._aggregate.length, 1)
 
     @property
@@ -415,7 +418,7 @@ class ExpandedRecords:
 
 
 def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) -> Sequence[UserRecord]:
-    """Return the records without the one in which `done` is a position (P2), or all records if `done` is None."""
+    """Return the records without the one at `done`, which was read before (P2). If `done` is None, return all records."""
     if done is None:
         return records
     return [record for record in records if record.sequence_number != done.sequence]
@@ -429,7 +432,7 @@ MIN_INTERVAL_SECONDS, PROVISIONED_INTERVAL_SECONDS = 10.0, 1.0
 An account may make 20 calls of DescribeStreamSummary a second.
 """
 FAILED_INTERVAL_SECONDS = 600.0
-"""The shortest time from a request that failed to the next one (seconds). The permission may be granted in the meantime."""
+"""The shortest time from a failed request to the next one (seconds). If a permission was missing, it may be granted in the meantime."""
 ARRIVAL_TOLERANCE_MS = 60_000
 """How inaccurate an arrival time may be (ms), which is an assumption, because the service guarantees nothing."""
 
@@ -524,8 +527,8 @@ class RecordDistributionCheck:
         if not self._has_warned:
             self._has_warned = True
             log.warning(
-                "how %s distributes its records over shards cannot be found out. So sub-records with the "
-                "key of another shard are kept, and some records may be read twice: %s",
+                "DescribeStreamSummary failed, so it is not known how %s distributes its records over its shards. Sub-records of KPL "
+                "aggregates whose key belongs to another shard are kept, so some records may be read twice: %s",
                 self._stream,
                 error,
                 extra=log_extra(self._stream),
@@ -541,7 +544,7 @@ class RecordDistributionChecks:
         self._checks: dict[str, RecordDistributionCheck] = {}
 
     def check_of(self, port: RecordDistributionPort, stream: str) -> RecordDistributionCheck:
-        """Return the check of a stream (name or ARN). All its shards share it."""
+        """Return the check for a stream (name or ARN), which all shards of the stream share."""
         if stream not in self._checks:
             self._checks[stream] = RecordDistributionCheck(port, stream, self._retries, self._clock)
         return self._checks[stream]

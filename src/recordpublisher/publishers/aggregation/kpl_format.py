@@ -21,7 +21,7 @@ STEP = 4096
 """How many sub-records or keys are handled in one step, which takes about 2 ms. Between two steps the event loop runs other tasks (F1)."""
 _DIGEST_BYTES = 16
 Columns = tuple[list[bytes], list[int], Sequence[int | None] | None]
-"""The data, key indexes and explicit hash key indexes of sub-records."""
+"""Three columns of sub-records: their data, key indexes and explicit hash key indexes."""
 
 
 def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
@@ -53,7 +53,7 @@ def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
 
 
 def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
-    """Return an aggregate of these sub-records: partition key, explicit hash key and data. Each key is stored once, in a table."""
+    """Return an aggregate as bytes. Each of `parts` is a sub-record: partition key, explicit hash key, data. Each key is stored once."""
     keys: dict[str, int] = {}
     hash_keys: dict[str, int] = {}
     whole = _protobuf().whole()
@@ -197,7 +197,7 @@ def _columns(message: bytes) -> _Parsed | None:
 
 
 def _columns_one_by_one(message: bytes) -> _Parsed | None:
-    """Parse sub-record by sub-record, because only some have an explicit hash key. Return None if one lacks data or key.
+    """Parse the sub-records one by one, because only some have an explicit hash key. Return None if one has no data or no partition key.
 
     Raises: DecodeError if the message is malformed.
     """
@@ -249,8 +249,10 @@ def _protobuf() -> _Protobuf:
     kinds = descriptor_pb2.FieldDescriptorProto
 
     def message(package: str, of_record: int, records: int) -> Any:
-        """Return a class for AggregatedRecord. `records` and `of_record`: the label (repeated or not) of its sub-records, and of their
-        fields.
+        """Return a class for AggregatedRecord.
+
+        - `of_record`: the protobuf label (repeated or not) of the fields of a sub-record.
+        - `records`: the label of the field that holds the sub-records.
         """
         file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package)
         record = file.message_type.add(name="Record")

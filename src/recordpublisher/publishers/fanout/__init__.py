@@ -1,6 +1,6 @@
 """Reads one shard by enhanced fan-out, with SubscribeToShard.
 
-Start at `publisher.py`. `registration.py` has the registered consumers and the settings.
+Start at `publisher.py`. `registration.py` registers the consumers, and `config.py` has the settings.
 
 Public: wrap `FanOutRecordPublisherFactory` to change what enhanced fan-out reads, or from where.
 """

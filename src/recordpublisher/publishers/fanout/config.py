@@ -41,7 +41,7 @@ _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"
 
 
 class RegistrationType(StrEnum):
-    """When the consumer is registered, and whether this job does it (F8)."""
+    """When the consumer is registered, and whether this job registers it (F8)."""
 
     LAZY = "LAZY"
     EAGER = "EAGER"
@@ -49,7 +49,7 @@ class RegistrationType(StrEnum):
 
 
 class DeregistrationType(StrEnum):
-    """Whether the last user of the consumer deregisters it, if this job registers it (F8)."""
+    """Whether the consumer is deregistered after its last use, if this job registers it (F8)."""
 
     LAST_OUT = "LAST_OUT"
     NEVER = "NEVER"
@@ -68,9 +68,9 @@ class Retries:
 
 
 INACTIVITY_SECONDS = 20.0
-"""If a subscription brings no event for this time, it is opened again (seconds). The service sends an event about every 5 s."""
+"""A subscription that brings no event for this time is replaced by a new one (seconds). The service sends an event about every 5 s."""
 UNREAD_SECONDS = 60.0
-"""If a subscription is not read for this time, because of back-pressure, it is closed until there is room again (seconds)."""
+"""A subscription that is not read for this time, because of back-pressure, is closed until there is room for more records (seconds)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,19 +136,19 @@ class FanOutConfig:
         # The key of a configured ARN has the stream's real name, so it cannot be found by the name in NAME=ARN.
         renamed = [stream for stream in streams if is_named_arn(stream)]
         if renamed and self.registration is not RegistrationType.LAZY:
-            reason = f"the job calls {renamed[0]} by a name of its own"
+            reason = f"only LAZY can find the consumer of a stream that is given as NAME=ARN: {renamed[0]}"
             raise ConfigurationError(REGISTRATION.key, self.registration, "LAZY", reason=reason)
         names = map(stream_name, streams)
         missing = [CONSUMER_ARN.key + name for name in names if self.configured_arn(name) is None]
         if missing and not self.registers:
-            reason = f"with registration NONE no consumer ARN is set for: {', '.join(missing)}"
+            reason = f"{REGISTRATION.key} is NONE, and no consumer ARN is set for: {', '.join(missing)}"
             raise ConfigurationError(missing[0], None, "the ARN of a registered stream consumer", reason=reason)
 
 
 def _consumer_name(properties: Properties, registration: RegistrationType) -> str | None:
     name = properties.value(CONSUMER_NAME)
     if name is None and registration is not RegistrationType.NONE:
-        reason = f"no valid enhanced fan-out consumer name is set, {registration} registration needs one"
+        reason = f"no valid enhanced fan-out consumer name is set, and {REGISTRATION.key}={registration} needs one"
         raise ConfigurationError(CONSUMER_NAME.key, None, _NAME_WORDS, reason=reason)
     if name is not None and not _NAME.fullmatch(name):
         raise ConfigurationError(CONSUMER_NAME.key, name, _NAME_WORDS)
@@ -173,10 +173,11 @@ _ERRORS_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class RecoverableErrors:
-    """The errors that are retried without being counted, as the recoverable errors of Flink's connector.
+    """The errors that are retried without limit, because their failures are not counted: the recoverable errors of Flink's connector.
 
-    A name is one of this library's error classes, a dotted Python class, or an AWS error code, which may be written as the Java SDK's class
-    name. All indices are used (the connector uses only the first). An error also counts if one of its causes has such a name.
+    A property names such an error: one of this library's error classes, a dotted Python class, or an AWS error code, which may be written
+    as the Java SDK's class name. The properties of all indices are used, while the connector uses only the first. An error also counts if
+    one of its causes has such a name.
     """
 
     names: frozenset[str] = frozenset()

@@ -54,13 +54,6 @@ from .registration import ConsumerRefCounts, ConsumerRegistrar
 log = logging.getLogger(__name__)
 
 
-class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, RecordDistributionPort, Protocol):
-    """The calls to the service that enhanced fan-out needs."""
-
-    async def close(self) -> None:
-        """Close connections and release the client."""
-
-
 class FanOutRecordPublisher(RecordPublisher):
     """Reads one shard through subscriptions, one after another. Keeps the position from which the next subscription starts.
 
@@ -255,12 +248,18 @@ def _end_positions(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | No
     return batch.read_position, SequenceNumber(last.sequence_number, last.sub_sequence_number)
 
 
+class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, RecordDistributionPort, Protocol):
+    """The calls to the service that enhanced fan-out needs."""
+
+    async def close(self) -> None:
+        """Close connections and release the client."""
+
+
 # --- the factory --------------------------------------------------------------------------------------------------------------------
 
 
 class FanOutRecordPublisherFactory(RecordPublisherFactory):
-    """Makes the publishers of one worker that read by enhanced fan-out. Owns one client for all shards, and the worker's uses of registered
-    consumers.
+    """Makes the publishers of one worker that read by enhanced fan-out. Owns one client for all shards, and the `ConsumerRegistrar`.
 
     - `streams`: names or ARNs, which may be given to `prepare` instead. They are checked at once; with EAGER their consumers are also
       registered at once. Without streams, EAGER registers a consumer with the first shard, as LAZY does.
@@ -297,8 +296,9 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """Check that the properties have a consumer name, or the ARN of a registered consumer for each stream (C2). Raises:
-        ConfigurationError if one is missing.
+        """Check that the properties have a consumer name, or the ARN of a registered consumer for each stream (C2).
+
+        Raises: ConfigurationError if a name or ARN is missing.
         """
         FanOutConfig.of(properties).check_streams(streams)
 
@@ -414,8 +414,8 @@ API = "SubscribeToShard"
 
 
 class OpenSubscription:
-    """One open call of SubscribeToShard. The caller reads event by event, so no event of a closed subscription can be taken for one of
-    the next (F7).
+    """One open call of SubscribeToShard. The caller requests each event from it, so an event of a closed subscription cannot be mistaken
+    for an event of the next one (F7).
     """
 
     def __init__(self, subscription: Subscription, config: FanOutConfig, clock: Clock) -> None:
@@ -554,7 +554,7 @@ class ResubscribePolicy:
     def on_read_error(self, error: Exception, arn: str, *, was_backpressured: bool) -> None:
         """Decide when to call again after an open subscription broke.
 
-        `was_backpressured`: whether `consumer` had not taken the last event for long.
+        `was_backpressured`: whether `consumer` took longer for the last event than the inactivity time-out.
 
         Raises: the error if a retry cannot help.
         """
@@ -590,7 +590,7 @@ class ResubscribePolicy:
         self._count(error)
 
     def _plan_retry(self, error: Exception) -> None:
-        """Decide when to call again after an error that another caller has not caused. Raises: the error if a retry cannot help."""
+        """Decide when to call again after an error, unless another caller has caused it. Raises: the error if a retry cannot help."""
         if error in self._recoverable:
             self._back_off(error)
         elif isinstance(error, TransientError):
@@ -604,13 +604,11 @@ class ResubscribePolicy:
             raise error
 
     def _count(self, error: Exception) -> None:
-        """Count a failure, and wait before the next call. Raises: RetriesExhaustedError if no more retries are allowed."""
+        """Count a failure, and set the time of the next call. Raises: RetriesExhaustedError if no more retries are allowed."""
         try:
             delay = self._failures.pause_after(error)
         except RetriesExhaustedError as over:
-            words = (
-                f"Maximum retries exceeded for SubscribeToShard of {self._shard.key}, without an event between: {over}"
-            )
+            words = f"Maximum retries exceeded for SubscribeToShard of {self._shard.key}, without an event in between: {over}"
             raise RetriesExhaustedError(words) from error
         self._wait(error, delay)
 
@@ -620,10 +618,10 @@ class ResubscribePolicy:
     def _wait(self, error: Exception, delay: float) -> None:
         self._metrics.count_retry(error)
         self._wait_at_least(delay)
-        log.info("the next subscription to %s is opened in %.1f s, because of: %s", self._shard.key, delay, error)
+        log.info("a subscription to %s failed; the next one is opened in %.1f s: %s", self._shard.key, delay, error)
 
     def _wait_until_free(self, error: Exception) -> None:
-        """Wait at least 5 s, because the service refuses calls for 5 s after another caller has opened a subscription."""
+        """Do not call for at least 5 s, because the service refuses calls for 5 s after another caller has opened a subscription."""
         # The random part keeps two callers from colliding again.
         self._wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS + self._draw())
         log.info(
@@ -673,8 +671,8 @@ class SubscriptionPreemptionDetector:
         """
         self._refusals += 1
         error = ConsumerError(
-            f"{self._shard.key} cannot be subscribed to, in use {self._refusals} times in a row: either another job uses the "
-            f"consumer {arn} (give each job its own flink.stream.efo.consumername) or it is not ACTIVE"
+            f"subscriptions to {self._shard.key} were refused {self._refusals} times in a row: either another job uses the consumer {arn} "
+            "(give each job its own flink.stream.efo.consumername), or the consumer is not ACTIVE"
         )
         _warn_or_raise(error, self._refusals, MAX_REFUSALS)
 

@@ -27,6 +27,7 @@ from ..errors import (
     TransientError,
 )
 from ..kinesis.ports import ConsumerDescription, RegistrationPort
+from ..properties.fan_out_properties import REGISTRATION
 from ..retry import call_with_retries
 from .config import FanOutConfig, RegistrationType
 
@@ -72,7 +73,7 @@ class ConsumerRegistrar:
         self._keeps_registered = True
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
-        """Make sure that the stream has an ACTIVE consumer. If several shards call this, one does the work and the others wait.
+        """Make sure that the stream has an ACTIVE consumer. If several shards call this, one call does the work and the others wait for it.
 
         Raises: StreamNotFoundError if the stream does not exist, ConsumerError if the consumer cannot be registered.
         """
@@ -119,7 +120,7 @@ class ConsumerRegistrar:
         await self._release(*self._keys.values())
 
     async def release(self, stream: str) -> None:
-        """End the use of the consumer of one stream, as `close` does. `ensure` registers it again."""
+        """End the use of the consumer of one stream, as `close` does. A later `ensure` registers the consumer again."""
         async with self._locks[stream]:
             self._arns.pop(stream, None)
             key = self._keys.pop(stream, None)
@@ -174,7 +175,8 @@ class ConsumerRegistrar:
                 await self._registration.deregister(key.stream_arn, key.name)
         except (RecordPublisherError, TimeoutError) as error:
             reason = str(error) or "Timeout waiting for stream consumer to deregister"
-            log.warning("consumer '%s' on %s stays registered and is billed: %s", key.name, key.stream_arn, reason)
+            text = "consumer '%s' on %s stays registered and is billed until `recordpublisher consumers deregister` removes it: %s"
+            log.warning(text, key.name, key.stream_arn, reason)
 
     def _acquire(self, stream: str, stream_arn: str, name: str) -> None:
         if stream not in self._keys:
@@ -184,8 +186,8 @@ class ConsumerRegistrar:
 
 def _message_of_vanished(stream: str, arn: str) -> str:
     return (
-        f"the consumer of stream '{stream}' is not registered (or no longer): {arn}; registration is NONE, so register it by command and "
-        f"set flink.stream.efo.consumerarn.{stream}, or let LAZY or EAGER do it"
+        f"the consumer of stream '{stream}' is not registered, or was deregistered: {arn}. With {REGISTRATION.key}=NONE the job does not "
+        f"register it: run `recordpublisher consumers register`, and set flink.stream.efo.consumerarn.{stream}, or set LAZY or EAGER"
     )
 
 

@@ -1,8 +1,8 @@
 """Calls Amazon Kinesis. Only this package knows the AWS SDK.
 
 `ports.py` has the calls as the layers above see them, and `client.py` makes them. A call goes through `direct_transport.py`,
-or through `sdk/transport.py` if only the SDK can make it; `access.py` decides. `endpoints.py` says where calls go, and
-`plain_credentials.py` which keys sign them. `codec.py` and `event_subscription.py` decode the responses, and `error_mapping.py`
+or through `sdk/transport.py` if only the SDK can make it; `access_without_sdk.py` decides. `endpoints.py` says where calls go, and
+`credentials_without_sdk.py` which keys sign them. `codec.py` and `event_subscription.py` decode the responses, and `error_mapping.py`
 their errors.
 
 The public names are what a publisher of another AWS service also needs: credentials, endpoints, retries and the translation of errors. A

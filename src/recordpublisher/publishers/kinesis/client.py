@@ -31,7 +31,7 @@ from ..properties.properties import Properties
 from ..properties.reading_properties import ENDPOINT, REGION_ENDPOINT, STREAM_ROLE_ARN
 from ..service_limits import DEFAULT_RECORD_BYTES
 from ..shards import ConsumerArn, HashRange, Shard, account_of_arn, arn_of, region_of_arn, stream_name
-from .access import access_without_sdk, own_endpoint
+from .access_without_sdk import access_without_sdk, own_endpoint
 from .codec import PLACEHOLDER, PUT, RAW_EVENTS, READ, check_shard_ids, encode_put, to_read_response
 from .direct_transport import DirectTransport
 from .endpoints import region_and_source
@@ -301,7 +301,7 @@ def require_text(given: Any) -> str:
 # --- lists of streams and shards ----------------------------------------------------------------------------------------------------
 
 MAX_PAGES_WITHOUT_NEWS, MAX_LISTED = 10, 1_000_000
-"""Limits of a listing: pages in a row without a new name, and names. Both are far above what the service returns."""
+"""The most pages in a row without a new name, and the most names, of a listing. Both limits are far above what the service returns."""
 MOST_DIGITS = 256
 """The most digits of a sequence number. Kinesis uses 56, and Python cannot parse numbers of more than 4,300."""
 
@@ -384,7 +384,7 @@ async def list_stream_pages(transport: Transport) -> AsyncIterator[dict[str, Any
 
 
 class ListingProgress:
-    """The names that a listing has shown so far. A listing whose pages never end is an error."""
+    """Keeps the names that a listing has returned so far, and makes it an error if the listing's pages never end."""
 
     def __init__(self, api: str) -> None:
         self._api = api

@@ -28,35 +28,6 @@ except ImportError:  # Without pybase64, payloads are left to msgspec, because P
 # --- reads --------------------------------------------------------------------------------------------------------------------------
 
 
-class ReadBody(msgspec.Struct):
-    """The body of a GetRecords response or a SubscribeToShardEvent, as sent. Fields that this kind of body lacks are None.
-
-    `Records` is required. If it were optional, any JSON object without a continuation would look like the end of a shard.
-    """
-
-    Records: list[UserRecord]
-    MillisBehindLatest: int | None = None
-    NextShardIterator: str | None = None
-    ContinuationSequenceNumber: str | None = None
-    ChildShards: tuple[_ChildShard, ...] | None = None
-    wire_bytes: int = 0
-
-
-class _ChildShard(msgspec.Struct):
-    ShardId: str
-    ParentShards: tuple[str, ...] = ()
-    HashKeyRange: _HashKeyRange | None = None
-
-
-class _HashKeyRange(msgspec.Struct):
-    StartingHashKey: str
-    EndingHashKey: str
-
-
-_READ_DECODER = msgspec.json.Decoder(ReadBody)
-_records_of = attrgetter("Records")
-
-
 def decode_read(body: bytes | memoryview) -> ReadBody:
     """Decode a body, at 0.6 to 1.0 us a record. Raises: msgspec.DecodeError if it is not as documented."""
     decoded = decode_json(_READ_DECODER, _records_of, body)
@@ -91,6 +62,34 @@ def _child_of(shard: Shard, child: _ChildShard) -> Shard:
     hash_range = HashRange.parse(keys.StartingHashKey, keys.EndingHashKey) if keys else HashRange()
     return Shard(shard.stream, child.ShardId, child.ParentShards, hash_range, stream_arn=shard.stream_arn)
 
+
+class ReadBody(msgspec.Struct):
+    """The body of a GetRecords response or a SubscribeToShardEvent, as sent. Fields that this kind of body lacks are None.
+
+    `Records` is required. If it were optional, any JSON object without a continuation would look like the end of a shard.
+    """
+
+    Records: list[UserRecord]
+    MillisBehindLatest: int | None = None
+    NextShardIterator: str | None = None
+    ContinuationSequenceNumber: str | None = None
+    ChildShards: tuple[_ChildShard, ...] | None = None
+    wire_bytes: int = 0
+
+
+class _ChildShard(msgspec.Struct):
+    ShardId: str
+    ParentShards: tuple[str, ...] = ()
+    HashKeyRange: _HashKeyRange | None = None
+
+
+class _HashKeyRange(msgspec.Struct):
+    StartingHashKey: str
+    EndingHashKey: str
+
+
+_READ_DECODER = msgspec.json.Decoder(ReadBody)
+_records_of = attrgetter("Records")
 
 _SEQUENCE_NUMBER = re.compile(r"[0-9]{1,129}")
 _SHOWN = 80
@@ -219,13 +218,13 @@ def _last_split(data: memoryview) -> int:
 Decoded = TypeVar("Decoded")
 
 LARGE_PAYLOAD_BYTES = 2_700
-"""The length of base64 text from which decoding it separately costs less than decoding it with the JSON (characters): 2 KiB of data. At
-10 KiB it costs a third.
+"""Base64 text of at least this length (characters; 2 KiB of data) costs less if it is decoded apart from the JSON. For 10 KiB of data the
+cost is a third.
 """
 _SEARCHED_BYTES = 4_096
 _DATA = b'"Data":"'
 _PLACEHOLDER_BYTES = secrets.token_bytes(9)
-"""Stands for a payload that was cut out. It is random, so that no response can contain it on purpose."""
+"""The text that stands for a payload that was cut out. It is random, so that no response can contain it on purpose."""
 _PLACEHOLDER = base64.b64encode(_PLACEHOLDER_BYTES)
 
 
@@ -298,7 +297,9 @@ PLACEHOLDER = [{"Data": b"", "PartitionKey": "-"}]
 replaces the SDK's.
 """
 LARGE_PUT_BYTES = 2**20
-"""A larger body is passed to the HTTP client as a file, so that it is written in pieces between which the loop runs (F1)."""
+"""A body of PutRecords that is larger than this (bytes) is passed to the HTTP client as a file, which the client sends in pieces. The event
+loop runs other tasks in between (F1).
+"""
 _ENCODER = msgspec.json.Encoder()
 _PUT_DECODER = msgspec.json.Decoder(PutRecordsResponse)
 
@@ -315,7 +316,7 @@ def decode_put(body: bytes) -> PutRecordsResponse:
 
 @contextmanager
 def preset_body(body: bytes | None) -> Iterator[None]:
-    """Make calls of this task inside the `with` block send `body`, or the SDK's own body if it is None."""
+    """Make the calls of this task in the `with` block send `body`. If it is None, they send the body that the SDK has made."""
     token = _BODY.set(body)
     try:
         yield
@@ -324,8 +325,9 @@ def preset_body(body: bytes | None) -> Iterator[None]:
 
 
 def replace_body(params: dict[str, Any], **_: Any) -> None:
-    """Replace the body of a call. This handles the SDK's event `before-call.kinesis.PutRecords`, before signing, in the task of the
-    caller.
+    """Replace the body of a call by the one of `preset_body`, before the SDK signs the call.
+
+    This handles the SDK's event `before-call.kinesis.PutRecords`, in the task of the caller.
     """
     body = _BODY.get()
     if body is not None:
@@ -340,11 +342,11 @@ def as_http_body(body: bytes | None) -> bytes | io.BytesIO | None:
 # --- responses by their shapes ------------------------------------------------------------------------------------------------------
 
 READ = "read"
-"""Key of the parsed response that holds a `ReadBody`."""
+"""The key under which a parsed response has its `ReadBody`."""
 PUT = "put"
-"""Key of the parsed response that holds a `PutRecordsResponse`."""
+"""The key under which a parsed response has its `PutRecordsResponse`."""
 RAW_EVENTS = "raw_events"
-"""Key of the parsed response that holds the open HTTP response of an event stream."""
+"""The key under which a parsed response has the open HTTP response of an event stream."""
 
 
 def decode_object(body: bytes) -> dict[str, Any]:

@@ -27,13 +27,13 @@ from ..errors import ConfigurationError, KinesisError
 from ..properties.properties import Properties
 from ..properties.reading_properties import CREDENTIALS_PROVIDER, REQUEST_TIMEOUT
 from ..safe_text import MASK
-from .access import AccessWithoutSdk, access_without_sdk
+from .access_without_sdk import AccessWithoutSdk, access_without_sdk
 from .codec import READ, RESPONSE_DECODERS, Decode, IncrementalReadDecoder, decode_error, decode_object
+from .credentials_without_sdk import Keys
 from .endpoints import HOST_KINDS, QUEUE_CALLS, host_header, queue_url
 from .error_mapping import EndpointCheck, error_for_code, refuse_foreign, retry_with_new_token
 from .http1 import CONNECT_SECONDS, Http1Pools
 from .http1_response import BodyReader, BufferedBody, ResponseHead
-from .plain_credentials import Keys
 from .ports import Transport
 from .trusted_cas import client_tls, environment_ca_bundle
 
@@ -41,7 +41,7 @@ from .trusted_cas import client_tls, environment_ca_bundle
 class DirectTransport:
     """A Transport that makes the calls of `HOST_KINDS` and `QUEUE_CALLS` with this package's own HTTP/1.1 client and signatures.
 
-    Other calls go through the SDK's transport, which it makes at the first such call, and owns. Calls have the same deadline as in
+    Other calls go through the SDK's transport, which it makes at the first such call, and owns. Calls have the same deadline as those of
     `SdkTransport`, and the same limit on how many start at once.
 
     Raises: ConfigurationError if the trusted CAs cannot be used.
@@ -139,9 +139,9 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 class FastPathCalls:
     """Makes the calls of one API with this package's own signature, HTTP client and decoders.
 
-    A call for which no URL or keys are known, or that needs a proxy, is left to the SDK.
+    A call is left to the SDK if its URL or its keys are not known, or if it needs a proxy.
 
-    - `credentials`: returns the keys. It is called for each call, so that the keys are renewed as usual.
+    - `credentials`: returns the keys. It is called before each request, so that the keys are renewed as usual.
     """
 
     def __init__(
@@ -283,7 +283,7 @@ class SignedPost:
 
 
 RouteOf = Callable[[dict[str, Any]], SignedPost | None]
-"""Returns where a call goes and how it is signed, from its parameters, or None if the SDK must make the call."""
+"""A function that returns, for a call's parameters, the URL and the headers to sign, or None if the SDK must make the call."""
 
 
 def json_headers(api: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from ..errors import ConfigurationError
 from ..properties.properties import Properties
 from ..properties.reading_properties import ENDPOINT, REGION, REGION_ENDPOINT
 from ..shards import arn_of, region_of_arn
-from .plain_credentials import plain_profile
+from .credentials_without_sdk import plain_profile
 
 PARTITIONS = {
     "aws": (r"(us|eu|ap|sa|ca|me|af|il|mx)-[a-z]+-\d+", "amazonaws.com"),
@@ -28,7 +28,7 @@ HOST_KINDS = {
     "DescribeStreamSummary": "control",
     "DescribeStreamConsumer": "control",
 }
-"""The calls of most jobs. If the stream is given by its ARN, a call goes to a host of the account; the value is the kind of that host."""
+"""The calls that most jobs make, with the kind of host that serves each. Calls for a stream's ARN go to such a host of the account."""
 
 
 # --- endpoint and region ------------------------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
     It is the first of these: the region that is set, the region that all ARNs share, the region of the environment or the profile, and the
     region of the first ARN. With `aws.endpoint` any region works.
 
-    Raises: ConfigurationError if there is none, or it is not a valid region.
+    Raises: ConfigurationError if no region is found, or if the region is not valid.
     """
     return region_and_source(properties, streams)[0]
 

@@ -65,7 +65,9 @@ def translate(api: str, error: Exception) -> RecordPublisherError | None:
 
 
 MOST_FOREIGN_RESPONSES = 3
-"""After this many responses of another server, and none of Kinesis, the endpoint is not Kinesis. One may come from a proxy."""
+"""If an endpoint has sent this many responses that are not of Kinesis, and none of Kinesis, it is another server. One may come from a
+proxy.
+"""
 
 
 class EndpointCheck:
@@ -121,8 +123,10 @@ def reject_malformed(api: str) -> Iterator[None]:
 
 
 async def retry_with_new_token(call: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[bool]]) -> T:
-    """Make a call. If the service refuses its token as expired and the provider has another token now, make the call once more. Do so too
-    if the service refuses the time of its signature.
+    """Make a call, and make it once more if the service has refused its credentials and another attempt may succeed.
+
+    It may succeed if the service refused the time of the signature, or if it refused the token as expired and the provider has another
+    token now.
 
     - `renew`: asks the provider again, and returns whether the call would now be signed with other keys.
     """
@@ -301,7 +305,7 @@ def error_of_transport(api: str, error: Exception) -> KinesisError:
         return TransientError(api, type(error).__name__, f"{error}; DNS does not know this host")
     if speaks_no_tls(error):
         remedy = f"check the endpoint (of Kinesis: {ENDPOINT.key}), which begins with https"
-        return TransientError(api, type(error).__name__, f"{error}; it speaks no TLS: {remedy}")
+        return TransientError(api, type(error).__name__, f"{error}; the server speaks no TLS: {remedy}")
     message = str(error) or ("no response in time" if isinstance(error, TimeoutError) else "connection lost")
     return TransientError(api, type(error).__name__, message)
 

@@ -127,7 +127,7 @@ _SIZED_TYPES = (6, 7)
 
 
 class FrameReader:
-    """Splits the bytes of an event stream into frames. It reads at most one read of the socket beyond the end of a frame (F1)."""
+    """Splits the bytes of an event stream into frames. It buffers at most one read of the socket beyond the end of a frame (F1)."""
 
     # The SDK's own buffer is not used for two reasons. It copies everything at each chunk, which is quadratic in the frame's size. And it
     # takes a body that ends inside a frame for a complete one, which here is an error.
@@ -238,4 +238,4 @@ def _verify_complete(packed: bytes) -> None:
         else:
             at += 1 + _VALUE_BYTES[kind]
     if at != len(packed):
-        raise ValueError(f"there are {len(packed)} of {at} bytes")
+        raise ValueError(f"only {len(packed)} of {at} bytes of the headers have arrived")

@@ -25,7 +25,7 @@ CONNECT_SECONDS = 10.0
 _IDLE_SECONDS = 12.0
 """How long an idle connection is kept (seconds), as in the SDK. Servers and load balancers close it only later."""
 _SILENT_SECONDS = 1.0
-"""If a call is cancelled after less time than this without a response, its connection does not count as broken (seconds)."""
+"""If a call is cancelled after a longer time than this without a response, its connection counts as broken (seconds)."""
 _ADDRESSES_SECONDS = 10.0
 """How long the addresses of a host are cached (seconds), so that a thousand shards that start at once look it up once."""
 _SECOND_ADDRESS_SECONDS = 0.25
@@ -253,7 +253,7 @@ def _has_failed(task: asyncio.Task[list[Any]]) -> bool:
 
 
 class ConnectionClosedError(OSError):
-    """The connection was lost before the response was complete. The names and texts of these errors are those of the SDK's errors."""
+    """The connection was lost before the response was complete. The errors of this module have the names and texts of the SDK's errors."""
 
 
 class EndpointConnectionError(OSError):
@@ -278,8 +278,8 @@ class Http1Connection(asyncio.BufferedProtocol):
     leak.
 
     The kernel writes into `read_buffer`, which all connections of a loop share. Each connection consumes its bytes before another one
-    reads, and copies what it cannot consume yet. So bytes are parsed while they are in the CPU's caches, and the number of connections does
-    not add buffers.
+    reads, and copies what it cannot consume yet. So bytes are parsed while they are in the CPU's caches, and more connections do not need
+    more buffers.
 
     The steps of a response: `buffer_updated` receives bytes, `_consume` looks for the head, `_begin_body` chooses the reader of the body,
     `_consume_body` feeds it, and `_done` gives the result to `exchange`.

@@ -416,7 +416,7 @@ class Http2Stream:
         self.status = 0
         self.headers: dict[str, str] = {}
         self.unacknowledged_bytes = 0
-        """Received bytes that were not acknowledged yet: the server may not send as many more."""
+        """Number of received bytes that were not acknowledged yet. They still use up the flow-control window."""
         self._flow_control = flow_control
         self._id = stream_id
         self._chunks: list[bytes] = []

@@ -146,7 +146,7 @@ class ListedStream:
 
 
 def _as_time(given: Any) -> datetime:
-    """Return a time that is given as the SDK parses it, or as the service sends it: epoch seconds."""
+    """Return a time as a datetime. It is given as a datetime by the SDK's parser, or as epoch seconds by the service."""
     return given if isinstance(given, datetime) else datetime.fromtimestamp(given, UTC).astimezone()
 
 

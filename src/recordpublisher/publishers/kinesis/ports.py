@@ -199,7 +199,9 @@ async def is_shard_listed(listing: ListingPort, shard: Shard) -> bool:
         raise TransientError(busy.api, busy.code, str(busy)) from busy
     if is_listing_older_than(shard, listed):
         raise TransientError(
-            "ListShards", "NotListedYet", f"{shard.key} is not found, and the listing is too old to show it"
+            "ListShards",
+            "NotListedYet",
+            f"{shard.key} is not found, and the listing was made before the shard was created",
         )
     return any(one.shard_id == shard.shard_id for one in listed)
 

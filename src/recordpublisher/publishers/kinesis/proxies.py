@@ -12,15 +12,6 @@ from ..properties.fan_out_properties import HTTP_PROTOCOL
 _HAS_SYSTEM_SETTINGS = sys.platform in ("darwin", "win32")
 
 
-def has_proxies() -> bool:
-    """Return whether a proxy is set for any host."""
-    if not _HAS_SYSTEM_SETTINGS and not any(name.lower().endswith("_proxy") for name in os.environ):
-        return False
-    from urllib.request import getproxies  # Imported here because it takes 5 ms of CPU.
-
-    return not getproxies().keys().isdisjoint({"http", "https", "all"})
-
-
 def proxy_for(url: str) -> str | None:
     """Return the URL of the proxy through which the SDK calls `url`, or None if it calls `url` directly, for example because of
     NO_PROXY.
@@ -42,5 +33,14 @@ def refuse_http2_proxy(url: SplitResult) -> None:
         HTTP_PROTOCOL.key,
         "HTTP2",
         f"HTTP1_1, or HTTP2 with {url.hostname} in NO_PROXY",
-        reason=f"requests to {url.hostname} go through a proxy ({name}), and subscriptions over HTTP/2 cannot",
+        reason=f"requests to {url.hostname} go through a proxy ({name}), which subscriptions over HTTP/2 cannot use",
     )
+
+
+def has_proxies() -> bool:
+    """Return whether a proxy is set for any host."""
+    if not _HAS_SYSTEM_SETTINGS and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return False
+    from urllib.request import getproxies  # Imported here because it takes 5 ms of CPU.
+
+    return not getproxies().keys().isdisjoint({"http", "https", "all"})

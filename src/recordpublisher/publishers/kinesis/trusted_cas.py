@@ -52,7 +52,7 @@ def _check_ca_bundle(path: str | None, *, is_read: bool = True) -> str | None:
             _context_with(path, None) if is_read else os.stat(path)
         except OSError as error:  # TLS errors are also OSErrors
             valid = "a file of certificates in PEM form; without it, the SDK's own list is used"
-            reason = f"here, in REQUESTS_CA_BUNDLE or in the SDK's profile (ca_bundle): {error}"
+            reason = f"the path is from {CA_BUNDLE}, REQUESTS_CA_BUNDLE or the SDK's profile (ca_bundle): {error}"
             raise ConfigurationError(CA_BUNDLE, path, valid, reason=reason) from error
     return path or None
 

@@ -51,10 +51,6 @@ from ..shard_metrics import ShardMetrics
 from ..shards import OldestRecord, Shard
 
 
-class PollingService(PollingPort, ListingPort, RecordDistributionPort, Protocol):
-    """The calls to the service that polling needs."""
-
-
 class PollingRecordPublisher(RecordPublisher):
     """Reads one shard by GetRecords. Keeps the read position, and decides when the next read may start.
 
@@ -220,12 +216,16 @@ def _position_after(response: ReadResponse) -> SequenceNumber | None:
     return SequenceNumber(response.records[-1].sequence_number) if response.records else None
 
 
+class PollingService(PollingPort, ListingPort, RecordDistributionPort, Protocol):
+    """The calls to the service that polling needs."""
+
+
 MOST_CARRIED_STATES = 10_000
-"""The most states that publishers leave for the next ones of their shards, about 5 MB."""
+"""The most states of publishers that a factory keeps for the next publishers of their shards: about 5 MB."""
 
 
 class CarriedReaderState(msgspec.Struct, frozen=True):
-    """The state that a publisher leaves for the next one of its shard, so that this one need not begin from nothing.
+    """The state that a publisher leaves for the next publisher of its shard, which begins with it.
 
     - `iterator`: valid at `position`, requested at `since`; None if there is none.
     - `next_read_at`: when the next read may start (R1).
@@ -389,7 +389,7 @@ class ShardIterator:
         self._value = None
 
     def discard_expired(self) -> None:
-        """Forget the iterator, because the service says that it has expired, and count that."""
+        """Forget the iterator, because it has expired or will soon, and count the refresh."""
         self._value = None
         self._metrics.add("iterator_refreshes")
 
@@ -399,16 +399,17 @@ async def explain_not_found(
 ) -> RecordPublisherError:
     """Return the error to raise if the service did not find a shard. Such a shard never counts as read to its end.
 
-    It is a TransientError if the shard is still listed, and a DataLossError if it is not, because its unread records are lost.
+    The error is a TransientError if the shard is still listed. Otherwise it is a DataLossError, because the shard's unread records are
+    lost.
 
     Raises: StreamNotFoundError if the whole stream is gone.
     """
 
     if await call_with_retries(lambda: is_shard_listed(listing, shard), policy):
-        return TransientError(error.api, error.code, f"{shard.key} is not found, though it is listed")
+        return TransientError(error.api, error.code, f"{shard.key} is not found, although ListShards returns it")
     return DataLossError(
         f"shard {shard.key} vanished before it was read to its end: it is past retention, or the stream was deleted and created again; "
-        f"to continue without the lost records, start without its stored state ({error})"
+        f"to continue without the lost records, start the job without its stored state ({error})"
     )
 
 
@@ -486,9 +487,11 @@ def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | N
 # --- small reads: how far a position is behind the tip (A2), and the oldest record (S5) -------------------------------------------------
 
 MAX_READS, MAX_READS_OF_OLDEST = 5, 20
-"""The most reads of such a search. Responses may be empty on the way to a record (service documentation)."""
+"""The most reads of a probe, to measure a distance and to find the oldest record. Responses may be empty before the next record is found
+(service documentation).
+"""
 PAUSE_SECONDS = 0.25
-"""Seconds between two of these reads, because they share the shard's 5 calls a second with its readers."""
+"""Seconds between two reads of a probe, because a probe shares the shard's 5 calls a second with its readers."""
 
 
 class TipDistance(msgspec.Struct, frozen=True):

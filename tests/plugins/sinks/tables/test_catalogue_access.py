@@ -50,7 +50,7 @@ async def test_a_moment_without_sts_is_one_without_the_store(monkeypatch):
         "aws.credentials.provider.role.arn": "arn:aws:iam::123456789012:role/r",
         "aws.credentials.provider.role.stsendpoint": "http://127.0.0.1:9",
     }
-    with pytest.raises(StoreUnavailableError, match=r"no credentials of glue now"):
+    with pytest.raises(StoreUnavailableError, match=r"the credentials for glue cannot be found now"):
         await table_with({"type": "glue"}, **role).refresh()
 
 

@@ -8,7 +8,7 @@ from botocore.exceptions import CredentialRetrievalError
 
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, TransientError
 from recordpublisher.publishers.kinesis import KinesisClient
-from recordpublisher.publishers.kinesis.plain_credentials import provider_name
+from recordpublisher.publishers.kinesis.credentials_without_sdk import provider_name
 from recordpublisher.publishers.kinesis.sdk import private_parts
 from recordpublisher.publishers.kinesis.sdk.credentials import profile_session
 from recordpublisher.publishers.kinesis.sdk.session import CheckedCredentials

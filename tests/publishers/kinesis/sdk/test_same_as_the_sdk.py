@@ -7,7 +7,7 @@ import pytest
 from aiobotocore.config import AioConfig
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.access import access_without_sdk
+from recordpublisher.publishers.kinesis.access_without_sdk import access_without_sdk
 from recordpublisher.publishers.kinesis.endpoints import region_of
 from recordpublisher.publishers.kinesis.sdk.credentials import session_with_credentials
 from recordpublisher.publishers.properties.properties import Properties

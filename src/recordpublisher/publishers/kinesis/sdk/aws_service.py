@@ -206,7 +206,7 @@ class AwsAccess:
         try:
             self._found = await self._settings()
         except TransientError as error:
-            raise StoreUnavailableError(f"there are no credentials of {self.service} now: {error}") from error
+            raise StoreUnavailableError(f"the credentials for {self.service} cannot be found now: {error}") from error
         return self._found
 
     async def _settings(self) -> AwsSettings:

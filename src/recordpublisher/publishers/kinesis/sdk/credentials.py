@@ -28,8 +28,8 @@ from recordpublisher.publishers.properties.reading_properties import (
 )
 from recordpublisher.publishers.safe_text import MASK
 
+from ..credentials_without_sdk import provider_name
 from ..error_mapping import translate_errors
-from ..plain_credentials import provider_name
 from ..ports import is_header_text
 from .session import SdkSession, profile_session
 
@@ -51,7 +51,7 @@ def session_with_credentials(properties: Properties, region: str, role: str | No
 
 
 def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
-    """Return a function that can be `renew` of `retry_with_new_token`, for a call that begins now and is signed by this session."""
+    """Return the argument `renew` of `retry_with_new_token`, for a call that begins now and is signed by this session."""
     began = time.monotonic()
 
     async def renew() -> bool:
@@ -156,7 +156,7 @@ def _use_refreshable(session: SdkSession, fetcher: Any, method: str) -> None:
 
 
 class _FixedProvider:
-    """A component `credential_provider` for sessions, which always returns the same credentials."""
+    """The component `credential_provider` of an SDK session, which always returns the same credentials."""
 
     def __init__(self, credentials: Any) -> None:
         self._credentials = credentials

@@ -31,27 +31,6 @@ from ..ports import is_header_text
 from .private_parts import BoundedHttpSession, bound_credential_processes, expire_credentials, forget_credentials
 
 
-def profile_session(properties: Properties) -> SdkSession:
-    """Make an SDK session with the profile that the properties, or else the environment, name.
-
-    Raises: ConfigurationError if the profile does not exist, or a file cannot be read.
-    """
-    session = SdkSession(profile=properties.value(PROFILE_NAME))
-    if (path := properties.value(PROFILE_PATH)) is not None:
-        session.set_config_variable("credentials_file", path)
-    # Checked here, because the SDK would report a missing profile only at its first look-up.
-    try:
-        session.get_scoped_config()
-    except ProfileNotFound as error:
-        key = PROFILE_NAME.key if properties.is_set(PROFILE_NAME) else "AWS_PROFILE"
-        raise ConfigurationError(key, session.profile, "a profile of the AWS configuration files") from error
-    except ConfigParseError as error:
-        raise ConfigurationError(
-            "AWS_CONFIG_FILE", valid="files as `aws configure` writes them", reason=str(error)
-        ) from error
-    return session
-
-
 class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
     """A session whose clients, even those with which the SDK finds credentials, read responses of limited size only.
 
@@ -77,7 +56,7 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return super().create_client(*arguments, **settings)
 
     def renew_source_first(self, source: SdkSession) -> None:
-        """Make renewals begin with the credentials of `source`, because `source` assumes the role of this session."""
+        """Make each renewal of this session renew the credentials of `source` first, because `source` assumes the role of this session."""
         self._source = source
 
     async def get_credentials(self) -> Any:
@@ -102,7 +81,7 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return self._checked
 
     async def renew_credentials(self, began: float) -> bool:
-        """Ask the provider for other keys, because the service refuses a token that is valid by its date. Return whether the keys have
+        """Ask the provider for other keys, because the service refuses a token that has not expired yet. Return whether the keys have
         changed.
 
         - `began`: when the refused call began (`time.monotonic`). If the keys were renewed after that, they are not renewed again.
@@ -128,6 +107,27 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         renewed = None if found is None else await found.get_frozen_credentials()
         self._renewed_at = time.monotonic()
         return renewed is not None and (renewed.access_key, renewed.token) != used
+
+
+def profile_session(properties: Properties) -> SdkSession:
+    """Make an SDK session with the profile that the properties, or else the environment, name.
+
+    Raises: ConfigurationError if the profile does not exist, or a file cannot be read.
+    """
+    session = SdkSession(profile=properties.value(PROFILE_NAME))
+    if (path := properties.value(PROFILE_PATH)) is not None:
+        session.set_config_variable("credentials_file", path)
+    # Checked here, because the SDK would report a missing profile only at its first look-up.
+    try:
+        session.get_scoped_config()
+    except ProfileNotFound as error:
+        key = PROFILE_NAME.key if properties.is_set(PROFILE_NAME) else "AWS_PROFILE"
+        raise ConfigurationError(key, session.profile, "a profile of the AWS configuration files") from error
+    except ConfigParseError as error:
+        raise ConfigurationError(
+            "AWS_CONFIG_FILE", valid="files as `aws configure` writes them", reason=str(error)
+        ) from error
+    return session
 
 
 @functools.cache
@@ -212,7 +212,7 @@ def check_keys(credentials: Any) -> None:
 
 @contextmanager
 def sdk_errors() -> Iterator[None]:
-    """Raise errors that the SDK does not turn into its own as CredentialRetrievalError. This library's errors pass unchanged."""
+    """Raise an error of the `with` block as CredentialRetrievalError if it is neither the SDK's nor this library's."""
     try:
         yield
     # A `credential_process` or a server has sent something that is not as documented. RuntimeError means that a response is nested too

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _UNLIMITED = 0
 FAST_APIS = ("GetRecords", "PutRecords", "GetShardIterator")
-"""The frequent calls, and the calls that a thousand shards make at once. They are sent without the SDK, after it has sent the first one."""
+"""The calls that are frequent, or that a thousand shards make at once. Only the first call for a stream uses the SDK."""
 
 
 class SdkTransport:
@@ -185,7 +185,7 @@ class SdkTransport:
             )
 
     async def _frozen_credentials(self) -> Any | None:
-        """Return the SDK's credentials. They are asked for at each call, so that they are renewed as usual."""
+        """Return the SDK's credentials. Each call requests them from the SDK, so that the SDK renews them as usual."""
         credentials = await self._session.get_credentials()
         return None if credentials is None else await credentials.get_frozen_credentials()
 

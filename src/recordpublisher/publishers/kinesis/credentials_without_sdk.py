@@ -19,24 +19,6 @@ from ..properties.reading_properties import (
 )
 
 
-class Keys(msgspec.Struct):
-    """Credentials that do not expire."""
-
-    access_key: str
-    secret_key: str
-    token: str | None = None
-
-
-def provider_name(properties: Properties) -> str:
-    """Return the name of the credentials provider: the one that is set, else BASIC if one of the basic keys is set (the other is then
-    required), else AUTO.
-    """
-    has_basic = properties.is_set(ACCESS_KEY_ID) or properties.is_set(SECRET_KEY)
-    return (
-        "BASIC" if has_basic and not properties.is_set(CREDENTIALS_PROVIDER) else properties.value(CREDENTIALS_PROVIDER)
-    )
-
-
 def keys_of(properties: Properties, profile: dict[str, str]) -> Keys | None:
     """Return the keys that the SDK would find, or None if only the SDK can find them."""
     # A profile that a property names takes precedence over the environment, and the environment over any other profile.
@@ -53,6 +35,24 @@ def keys_of(properties: Properties, profile: dict[str, str]) -> Keys | None:
         return None
     access_key, secret_key, token = given
     return Keys(access_key, secret_key, token or None) if access_key and secret_key else None
+
+
+class Keys(msgspec.Struct):
+    """Credentials that do not expire."""
+
+    access_key: str
+    secret_key: str
+    token: str | None = None
+
+
+def provider_name(properties: Properties) -> str:
+    """Return the name of the credentials provider: the one that is set, else BASIC if one of the basic keys is set (the other is then
+    required), else AUTO.
+    """
+    has_basic = properties.is_set(ACCESS_KEY_ID) or properties.is_set(SECRET_KEY)
+    return (
+        "BASIC" if has_basic and not properties.is_set(CREDENTIALS_PROVIDER) else properties.value(CREDENTIALS_PROVIDER)
+    )
 
 
 _PROFILE_KEYS = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}

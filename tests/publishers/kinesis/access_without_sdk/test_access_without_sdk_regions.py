@@ -7,9 +7,9 @@ import pytest
 from botocore.endpoint_provider import EndpointProvider
 from botocore.loaders import Loader
 
-from recordpublisher.publishers.kinesis.access import AccessWithoutSdk
+from recordpublisher.publishers.kinesis.access_without_sdk import AccessWithoutSdk
+from recordpublisher.publishers.kinesis.credentials_without_sdk import Keys
 from recordpublisher.publishers.kinesis.endpoints import HOST_KINDS, PARTITIONS
-from recordpublisher.publishers.kinesis.plain_credentials import Keys
 
 LEFT_TO_THE_SDK = {"aws-iso", "aws-iso-b", "aws-iso-e", "aws-iso-f"}
 PARTITION_OF = {

@@ -1,8 +1,8 @@
 """Decides whether our own client can make a job's calls, without the AWS SDK.
 
-The SDK takes half a second of CPU to start. It is not needed for keys in the properties, in the environment or in a
-profile (`plain_credentials.py`), with an endpoint that is given or a partition of `endpoints.py`. Any other setting is
-left to the SDK, because an unknown variable or setting may change where a call goes.
+The SDK takes half a second of CPU to start. It is not needed if the keys are in the properties, in the environment or in a profile
+(`credentials_without_sdk.py`), and if the endpoint is given or the region is in a partition of `endpoints.py`. Any other setting is left to
+the SDK, because an unknown variable or setting may change where a call goes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from ..properties.fan_out_properties import HTTP_PROTOCOL
 from ..properties.properties import Properties
 from ..properties.reading_properties import HTTP_CLIENT, uses_fan_out
+from .credentials_without_sdk import Keys, keys_of, plain_profile
 from .endpoints import HOST_KINDS, PARTITIONS, endpoint_of, is_http_url
-from .plain_credentials import Keys, keys_of, plain_profile
 from .ports import is_header_text
 from .proxies import has_proxies
 
@@ -29,23 +29,10 @@ _PLAIN_VARIABLES = {
     "AWS_DEFAULT_OUTPUT", "AWS_STS_REGIONAL_ENDPOINTS", *_ENDPOINTS,
 }  # fmt: skip
 _WITHOUT_EFFECT = re.compile(r"AWS_(ENDPOINT_URL|LAMBDA|XRAY|CONTAINER)_.+")
-"""Variables that do not change the calls to Kinesis: endpoints of other services, and what Lambda, ECS and EKS set.
+"""Variables that do not change the calls to Kinesis: endpoints of other services, and the variables that Lambda, ECS and EKS set.
 
 A container's credentials are used only if no others are found.
 """
-
-
-def own_endpoint(properties: Properties, region: str) -> str | None:
-    """Return the endpoint that a property, the environment or the profile sets for Kinesis, or None for the service's own.
-
-    A profile that only the SDK can read counts as one without an endpoint.
-    """
-    return endpoint_of(properties, region) or _endpoint_outside(plain_profile(properties) or {})
-
-
-def _endpoint_outside(profile: Mapping[str, str]) -> str | None:
-    found = (*map(os.environ.get, _ENDPOINTS), profile.get("endpoint_url"))
-    return next(filter(None, found), None)
 
 
 def access_without_sdk(properties: Properties, region: str, role: str | None) -> AccessWithoutSdk | None:
@@ -102,7 +89,20 @@ class AccessWithoutSdk(NamedTuple):
         return None
 
 
+def own_endpoint(properties: Properties, region: str) -> str | None:
+    """Return the endpoint that a property, the environment or the profile sets for Kinesis, or None for the service's own.
+
+    A profile that only the SDK can read counts as one without an endpoint.
+    """
+    return endpoint_of(properties, region) or _endpoint_outside(plain_profile(properties) or {})
+
+
+def _endpoint_outside(profile: Mapping[str, str]) -> str | None:
+    found = (*map(os.environ.get, _ENDPOINTS), profile.get("endpoint_url"))
+    return next(filter(None, found), None)
+
+
 def _is_plain_environment() -> bool:
-    """Return whether no proxy, no unusual AWS variable and no model of the user can change where calls go or who signs them."""
+    """Return whether no proxy, no unusual AWS variable and no added SDK model can change where calls go or who signs them."""
     aws = {name for name in os.environ if name.startswith("AWS_") and not _WITHOUT_EFFECT.fullmatch(name)}
     return aws <= _PLAIN_VARIABLES and not has_proxies() and not os.path.exists(os.path.expanduser("~/.aws/models"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from recordpublisher.publishers.kinesis.plain_credentials import plain_profile
+from recordpublisher.publishers.kinesis.credentials_without_sdk import plain_profile
 from recordpublisher.publishers.properties.properties import Properties
 
 KEYS = "aws_access_key_id = AKID\naws_secret_access_key = secret\n"

@@ -5,7 +5,7 @@ from aiobotocore.config import AioConfig
 from aiobotocore.session import AioSession
 
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.kinesis.access import access_without_sdk
+from recordpublisher.publishers.kinesis.access_without_sdk import access_without_sdk
 from recordpublisher.publishers.kinesis.endpoints import HOST_KINDS
 from recordpublisher.publishers.properties.properties import Properties
 
