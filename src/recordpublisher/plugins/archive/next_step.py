@@ -25,6 +25,19 @@ _RANGE = re.compile(
 _WITHOUT_RANGE = re.compile(rf"(?P<first>{_POSITION})-(?P<through>{_POSITION})(?:\.[0-9a-f]{{12}})?")
 
 
+def next_step(at: Seam) -> Step:
+    """Return what the reader of a shard does next, from the facts at its place."""
+    if at.file is not None and at.file.follows(at.place):
+        return Step.READ
+    if at.file is None:
+        if at.is_complete or at.is_bounded:
+            return Step.END
+        return Step.LIVE if at.is_live else Step.LOST
+    if at.is_live and at.stream_has_following:
+        return Step.LIVE
+    return Step.LOST if at.is_owed else Step.SKIP
+
+
 class Step(Enum):
     """The next step of the reader of a shard.
 
@@ -90,19 +103,6 @@ class Seam:
     is_live: bool
     is_bounded: bool
     stream_has_following: bool = False
-
-
-def next_step(at: Seam) -> Step:
-    """Return what the reader of a shard does next, from the facts at its place."""
-    if at.file is not None and at.file.follows(at.place):
-        return Step.READ
-    if at.file is None:
-        if at.is_complete or at.is_bounded:
-            return Step.END
-        return Step.LIVE if at.is_live else Step.LOST
-    if at.is_live and at.stream_has_following:
-        return Step.LIVE
-    return Step.LOST if at.is_owed else Step.SKIP
 
 
 def order_key_of(position: SequenceNumber, order_of: OrderOf) -> OrderKey:

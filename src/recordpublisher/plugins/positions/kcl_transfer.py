@@ -41,13 +41,6 @@ drops records that are not above the checkpoint. So 0 would repeat the other sub
 _STOP_FIRST = "Stop it first. To continue nevertheless, add --force"
 
 
-class TransferLister(ListingPort, Protocol):
-    """Lists the shards that the job reads, and the shards that the stream itself still has."""
-
-    async def list_live_shards(self, stream: str) -> list[Shard]:
-        """Return the shards of the stream, without those that only an archive has."""
-
-
 @dataclass(frozen=True)
 class KclTransfer:
     """Transfers positions between a job and a lease table of the KCL.
@@ -177,6 +170,13 @@ class KclTransfer:
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))
+
+
+class TransferLister(ListingPort, Protocol):
+    """Lists the shards that the job reads, and the shards that the stream itself still has."""
+
+    async def list_live_shards(self, stream: str) -> list[Shard]:
+        """Return the shards of the stream, without those that only an archive has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,15 +26,6 @@ from ..stores.by_location import missing_folder
 from .job_positions import end_group
 
 
-class UnpublishedCommits(NamedTuple):
-    """The commits that a worker's stored positions (its entry) name and that are not published."""
-
-    sink: CommittingSink
-    store: ConditionalStore
-    name: str
-    staged: Sequence[Staged]
-
-
 class JobLeftovers:
     """Owns the connections of the job's sink and of its dead-letter sink, which are never opened, and of its state store.
 
@@ -112,6 +103,15 @@ class JobLeftovers:
         named = [each for names in in_stores for staged in names.values() for each in staged]
         still = set(await calls.leftovers(named))
         return [left for left in listed if left.written < before and left in still]
+
+
+class UnpublishedCommits(NamedTuple):
+    """The commits that a worker's stored positions (its entry) name and that are not published."""
+
+    sink: CommittingSink
+    store: ConditionalStore
+    name: str
+    staged: Sequence[Staged]
 
 
 async def take_back_commits(found: UnpublishedCommits) -> None:

@@ -53,6 +53,30 @@ from .stream_names import StreamsArgument, streams_argument
 T = TypeVar("T")
 
 
+def checked_properties(
+    given: Mapping[str, object] | None, settings: ReadSettings, of: Callable[..., Any], **arguments: object
+) -> Properties:
+    """Return the properties of a mapping and of keyword arguments.
+
+    An argument that is a text (`sink="sql"`) sets the property of that name.
+
+    Raises: ConfigurationError if `given` is not a mapping, if a keyword argument is unknown (the message names the nearest argument of the
+    function `of`), if it contradicts another one, or if a deserializer is given next to a schema, because it would make other values.
+    """
+    named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
+    try:
+        properties = Properties(given, **settings, **named)
+    except ConfigurationError as error:
+        hint = _argument_hint(error.key, of) if error.key in settings else ""
+        if not hint:
+            raise
+        reason = f"there is no such keyword argument; {hint}"
+        raise ConfigurationError(error.key, error.value, error.valid, reason=reason) from None
+    if arguments.get("deserializer") is not None and "deserializer" not in named and properties.is_set(SCHEMA):
+        raise ConfigurationError.conflict(SCHEMA.key, "deserializer", reason="both give the type of the values")
+    return properties
+
+
 class CommandOptions(msgspec.Struct, frozen=True):
     """How a command changes the fetcher that a program makes.
 
@@ -79,30 +103,6 @@ class CommandOptions(msgspec.Struct, frozen=True):
 
 COMMAND_OPTIONS: ContextVar[CommandOptions] = ContextVar("recordpublisher_of_command", default=CommandOptions())  # noqa: B039 - frozen
 """The options of `recordpublisher run shop:job`, and of the commands that describe such a job."""
-
-
-def checked_properties(
-    given: Mapping[str, object] | None, settings: ReadSettings, of: Callable[..., Any], **arguments: object
-) -> Properties:
-    """Return the properties of a mapping and of keyword arguments.
-
-    An argument that is a text (`sink="sql"`) sets the property of that name.
-
-    Raises: ConfigurationError if `given` is not a mapping, if a keyword argument is unknown (the message names the nearest argument of the
-    function `of`), if it contradicts another one, or if a deserializer is given next to a schema, because it would make other values.
-    """
-    named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
-    try:
-        properties = Properties(given, **settings, **named)
-    except ConfigurationError as error:
-        hint = _argument_hint(error.key, of) if error.key in settings else ""
-        if not hint:
-            raise
-        reason = f"there is no such keyword argument; {hint}"
-        raise ConfigurationError(error.key, error.value, error.valid, reason=reason) from None
-    if arguments.get("deserializer") is not None and "deserializer" not in named and properties.is_set(SCHEMA):
-        raise ConfigurationError.conflict(SCHEMA.key, "deserializer", reason="both give the type of the values")
-    return properties
 
 
 _MEANT = {

@@ -46,22 +46,6 @@ if TYPE_CHECKING:
     from .source.kinesis_service import KinesisService
 
 
-class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """The parts of shards that one task reads, in the form in which Spark sends them to the task.
-
-    - `settles_in`: seconds after which every record before the end can be read. Only a later read shows that a shard has no more of them.
-    - `planned`: the `Shard.key` of every shard that the tasks read. Set only in the task that looks for shards created after the plan.
-    """
-
-    def __init__(
-        self, parts: tuple[ShardRange, ...], settles_in: float = 0.0, planned: frozenset[str] | None = None
-    ) -> None:
-        super().__init__(", ".join(part.shard.key for part in parts))
-        self.parts = parts
-        self.settles_in = settles_in
-        self.planned = planned
-
-
 class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
     """Plans the tasks of a batch read on the driver, and reads the rows of one of them in each task.
 
@@ -126,6 +110,22 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
                 if planned is None
                 else lambda: later_ranges(options.streams, self._positions, planned, shard_lists(reader)),
             ).rows()
+
+
+class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
+    """The parts of shards that one task reads, in the form in which Spark sends them to the task.
+
+    - `settles_in`: seconds after which every record before the end can be read. Only a later read shows that a shard has no more of them.
+    - `planned`: the `Shard.key` of every shard that the tasks read. Set only in the task that looks for shards created after the plan.
+    """
+
+    def __init__(
+        self, parts: tuple[ShardRange, ...], settles_in: float = 0.0, planned: frozenset[str] | None = None
+    ) -> None:
+        super().__init__(", ".join(part.shard.key for part in parts))
+        self.parts = parts
+        self.settles_in = settles_in
+        self.planned = planned
 
 
 LOG = logging.getLogger("recordpublisher.spark")

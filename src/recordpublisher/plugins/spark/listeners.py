@@ -19,82 +19,9 @@ from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDR
 from .efo_consumers import consumer_properties, deregister_consumers
 from .python_worker import worker_loop
 
-
-@dataclass(frozen=True, slots=True)
-class ProgressMetric:
-    """A figure of the progress that is exported as a metric, divided by `divisor`."""
-
-    figure: str
-    name: str
-    description: str
-    divisor: int = 1
-    kind: str = "gauge"
-
-
-PROGRESS_METRICS = (
-    ProgressMetric("batch", "batch", "number of the last planned batch"),
-    ProgressMetric("shards", "shards", "shards of the query"),
-    ProgressMetric("reading", "reading_shards", "shards that the batch reads"),
-    ProgressMetric("idle", "idle_shards", "shards that the watermark does not wait for"),
-    ProgressMetric("held", "held_shards", "shards that alignment holds"),
-    ProgressMetric("atTip", "at_tip_shards", "shards whose last read reached the tip"),
-    ProgressMetric("tasks", "tasks", "tasks of the batch"),
-    ProgressMetric("records", "records_total", "records so far", kind="counter"),
-    ProgressMetric("bytes", "bytes_total", "bytes so far, before de-aggregation", kind="counter"),
-    ProgressMetric(
-        "skippedRecords",
-        "skipped_records_total",
-        "records so far that could not be used and were left out",
-        kind="counter",
-    ),
-    ProgressMetric("lastBatchRecords", "last_batch_records", "records of the last batch that ended"),
-    ProgressMetric("lastBatchBytes", "last_batch_bytes", "bytes of the last batch that ended"),
-    ProgressMetric("recordsPerSecond", "records_per_second", "records of that batch by the time since it was planned"),
-    ProgressMetric("bytesPerSecond", "bytes_per_second", "bytes of that batch by the time since it was planned"),
-    ProgressMetric(
-        "millisBehindLatest", "behind_latest_seconds", "how far the shard that is furthest behind was", 1000
-    ),
-    ProgressMetric(
-        "minMillisBehindLatest", "behind_latest_min_seconds", "how far the shard that is least behind was", 1000
-    ),
-    ProgressMetric(
-        "avgMillisBehindLatest", "behind_latest_avg_seconds", "how far the shards were behind, average", 1000
-    ),
-    ProgressMetric("globalWatermark", "global_watermark_timestamp_seconds", "the global watermark", 1000),
-    ProgressMetric(
-        "timeToRetentionLossMs",
-        "time_to_retention_loss_seconds",
-        "until unread records of the worst shard may be past retention",
-        1000,
-    ),
-    ProgressMetric("inputRowsPerSecond", "input_rows_per_second", "rows a second, as Spark counts"),
-    ProgressMetric("batchDurationMs", "batch_duration_seconds", "how long the last batch took", 1000),
-)
-OUTAGE = "recordpublisher_spark_outage", "gauge", "1 while a service is unreachable"
+LOG = logging.getLogger("recordpublisher.spark")
 QueryFigures = Iterable[tuple[str, Sequence[Mapping[str, Any]]]]
 """The name of each query, with the figures of each of its sources."""
-
-
-def page_of_queries(queries: QueryFigures) -> str:
-    """Return the page of metrics. Unknown figures have no line."""
-    rows = [
-        (f'query="{escaped_label(name)}",source="{number}"', figures)
-        for name, sources in queries
-        for number, figures in enumerate(sources)
-    ]
-    lines = metric_lines(*OUTAGE, [f"{{{labels}}} {int('outage' in figures)}" for labels, figures in rows])
-    for metric in PROGRESS_METRICS:
-        known = [
-            f"{{{labels}}} {value if metric.divisor == 1 else value / metric.divisor!r}"
-            for labels, figures in rows
-            if isinstance(value := figures.get(metric.figure), int | float)
-        ]
-        if known:
-            lines += metric_lines(f"recordpublisher_spark_{metric.name}", metric.kind, metric.description, known)
-    return "".join(lines)
-
-
-LOG = logging.getLogger("recordpublisher.spark")
 
 
 class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
@@ -231,3 +158,75 @@ class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # py
             self._deregister(self._streams, self._properties)
         except RecordPublisherError as error:
             LOG.warning("the consumers of query %s stay registered, and AWS charges for them: %s", self._query, error)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressMetric:
+    """A figure of the progress that is exported as a metric, divided by `divisor`."""
+
+    figure: str
+    name: str
+    description: str
+    divisor: int = 1
+    kind: str = "gauge"
+
+
+PROGRESS_METRICS = (
+    ProgressMetric("batch", "batch", "number of the last planned batch"),
+    ProgressMetric("shards", "shards", "shards of the query"),
+    ProgressMetric("reading", "reading_shards", "shards that the batch reads"),
+    ProgressMetric("idle", "idle_shards", "shards that the watermark does not wait for"),
+    ProgressMetric("held", "held_shards", "shards that alignment holds"),
+    ProgressMetric("atTip", "at_tip_shards", "shards whose last read reached the tip"),
+    ProgressMetric("tasks", "tasks", "tasks of the batch"),
+    ProgressMetric("records", "records_total", "records so far", kind="counter"),
+    ProgressMetric("bytes", "bytes_total", "bytes so far, before de-aggregation", kind="counter"),
+    ProgressMetric(
+        "skippedRecords",
+        "skipped_records_total",
+        "records so far that could not be used and were left out",
+        kind="counter",
+    ),
+    ProgressMetric("lastBatchRecords", "last_batch_records", "records of the last batch that ended"),
+    ProgressMetric("lastBatchBytes", "last_batch_bytes", "bytes of the last batch that ended"),
+    ProgressMetric("recordsPerSecond", "records_per_second", "records of that batch by the time since it was planned"),
+    ProgressMetric("bytesPerSecond", "bytes_per_second", "bytes of that batch by the time since it was planned"),
+    ProgressMetric(
+        "millisBehindLatest", "behind_latest_seconds", "how far the shard that is furthest behind was", 1000
+    ),
+    ProgressMetric(
+        "minMillisBehindLatest", "behind_latest_min_seconds", "how far the shard that is least behind was", 1000
+    ),
+    ProgressMetric(
+        "avgMillisBehindLatest", "behind_latest_avg_seconds", "how far the shards were behind, average", 1000
+    ),
+    ProgressMetric("globalWatermark", "global_watermark_timestamp_seconds", "the global watermark", 1000),
+    ProgressMetric(
+        "timeToRetentionLossMs",
+        "time_to_retention_loss_seconds",
+        "until unread records of the worst shard may be past retention",
+        1000,
+    ),
+    ProgressMetric("inputRowsPerSecond", "input_rows_per_second", "rows a second, as Spark counts"),
+    ProgressMetric("batchDurationMs", "batch_duration_seconds", "how long the last batch took", 1000),
+)
+OUTAGE = "recordpublisher_spark_outage", "gauge", "1 while a service is unreachable"
+
+
+def page_of_queries(queries: QueryFigures) -> str:
+    """Return the page of metrics. Unknown figures have no line."""
+    rows = [
+        (f'query="{escaped_label(name)}",source="{number}"', figures)
+        for name, sources in queries
+        for number, figures in enumerate(sources)
+    ]
+    lines = metric_lines(*OUTAGE, [f"{{{labels}}} {int('outage' in figures)}" for labels, figures in rows])
+    for metric in PROGRESS_METRICS:
+        known = [
+            f"{{{labels}}} {value if metric.divisor == 1 else value / metric.divisor!r}"
+            for labels, figures in rows
+            if isinstance(value := figures.get(metric.figure), int | float)
+        ]
+        if known:
+            lines += metric_lines(f"recordpublisher_spark_{metric.name}", metric.kind, metric.description, known)
+    return "".join(lines)

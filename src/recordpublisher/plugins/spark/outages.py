@@ -50,57 +50,6 @@ LONG_TRY_MS = 60_000
 """This much time between two tries always counts, because a try and its pause may take so long."""
 
 
-def with_short_retries(properties: Properties) -> Properties:
-    """Return the properties for calls that `OutageWatch` repeats.
-
-    Each call ends within seconds, so that outages are detected and waited for in one place.
-    """
-    counted = {
-        each.max_retries.key: each.max_retries.default
-        for each in ALL_RETRIES
-        if not properties.is_set(each.max_retries)
-    }
-    return properties.merged({**counted, MAX_OUTAGE.key: CALL_RETRIES_MS})
-
-
-@contextmanager
-def retries_not_logged() -> Iterator[None]:
-    """Make calls whose own retries are not logged, because `OutageWatch` logs the whole outage: since when, and for how long at most."""
-    token = logs_outages.set(False)
-    try:
-        yield
-    finally:
-        logs_outages.reset(token)
-
-
-def is_outage(error: BaseException | None) -> bool:
-    """Return whether the error means that a service is unreachable, so that waiting may help.
-
-    Errors about exhausted retries, and about a location that was never reached, are judged by their cause.
-    """
-    if isinstance(error, KinesisError):
-        return error.remedy is Remedy.RETRY
-    if isinstance(error, RetriesExhaustedError | ConfigurationError):
-        return is_outage(error.__cause__)
-    return isinstance(error, StoreUnavailableError)
-
-
-def failing_service(error: object) -> str:
-    """Return the name of the service that has an outage, for messages. The error itself names the call, and the place of a store."""
-    while isinstance(error, RetriesExhaustedError | ConfigurationError):
-        error = error.__cause__
-    return "the store of claims" if isinstance(error, StoreUnavailableError) else "Kinesis"
-
-
-def _last_error(error: object) -> str:
-    """Return the error of the last call and its remedy, without how often a single try has made the call."""
-    remedies = []
-    while isinstance(error, RetriesExhaustedError) and error.__cause__ is not None:
-        remedies.append(error.remedy)
-        error = error.__cause__
-    return "; ".join([str(error), *filter(None, remedies)])
-
-
 @dataclass(slots=True)
 class Outage:
     """An outage of a service.
@@ -248,3 +197,54 @@ class OutageWatch:
             return self.on_failure(error, key, took)
         except OutageError as ended:
             raise ended from error
+
+
+def with_short_retries(properties: Properties) -> Properties:
+    """Return the properties for calls that `OutageWatch` repeats.
+
+    Each call ends within seconds, so that outages are detected and waited for in one place.
+    """
+    counted = {
+        each.max_retries.key: each.max_retries.default
+        for each in ALL_RETRIES
+        if not properties.is_set(each.max_retries)
+    }
+    return properties.merged({**counted, MAX_OUTAGE.key: CALL_RETRIES_MS})
+
+
+@contextmanager
+def retries_not_logged() -> Iterator[None]:
+    """Make calls whose own retries are not logged, because `OutageWatch` logs the whole outage: since when, and for how long at most."""
+    token = logs_outages.set(False)
+    try:
+        yield
+    finally:
+        logs_outages.reset(token)
+
+
+def is_outage(error: BaseException | None) -> bool:
+    """Return whether the error means that a service is unreachable, so that waiting may help.
+
+    Errors about exhausted retries, and about a location that was never reached, are judged by their cause.
+    """
+    if isinstance(error, KinesisError):
+        return error.remedy is Remedy.RETRY
+    if isinstance(error, RetriesExhaustedError | ConfigurationError):
+        return is_outage(error.__cause__)
+    return isinstance(error, StoreUnavailableError)
+
+
+def failing_service(error: object) -> str:
+    """Return the name of the service that has an outage, for messages. The error itself names the call, and the place of a store."""
+    while isinstance(error, RetriesExhaustedError | ConfigurationError):
+        error = error.__cause__
+    return "the store of claims" if isinstance(error, StoreUnavailableError) else "Kinesis"
+
+
+def _last_error(error: object) -> str:
+    """Return the error of the last call and its remedy, without how often a single try has made the call."""
+    remedies = []
+    while isinstance(error, RetriesExhaustedError) and error.__cause__ is not None:
+        remedies.append(error.remedy)
+        error = error.__cause__
+    return "; ".join([str(error), *filter(None, remedies)])

@@ -14,32 +14,10 @@ from typing import Any, TypeVar, cast
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.user_code import cause_in_user_code
 
-HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
-"""An environment variable by which Spark reports the error of a Python process without the traceback."""
-
-
-@contextmanager
-def errors_as_one_sentence() -> Iterator[None]:
-    """Let Spark report an error of this library as one sentence, without a traceback. Other errors keep their tracebacks.
-
-    Used around methods that Spark calls in a Python process, on the driver or in a task. The traceback is logged: at level ERROR if code of
-    the user or of a plugin has a part in it, else at INFO. The environment variable that hides the traceback stays set, because Spark ends
-    the process after an error.
-    """
-    try:
-        yield
-    except RecordPublisherError as error:
-        level = logging.INFO if cause_in_user_code(error) is None else logging.ERROR
-        LOG.log(level, "Spark receives this error: %s", error, exc_info=error)
-        if is_process_of_spark():
-            os.environ[HIDE_TRACEBACK_VARIABLE] = "1"
-        raise
-
-
-# --- one event loop for each Python process of Spark ----------------------------------------------------------------------------------
-
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
+HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
+"""An environment variable by which Spark reports the error of a Python process without the traceback."""
 
 
 class WorkerLoop:
@@ -119,6 +97,24 @@ def worker_loop() -> WorkerLoop:
     if _CURRENT is None or _CURRENT.pid != os.getpid():
         _CURRENT = WorkerLoop()
     return _CURRENT
+
+
+@contextmanager
+def errors_as_one_sentence() -> Iterator[None]:
+    """Let Spark report an error of this library as one sentence, without a traceback. Other errors keep their tracebacks.
+
+    Used around methods that Spark calls in a Python process, on the driver or in a task. The traceback is logged: at level ERROR if code of
+    the user or of a plugin has a part in it, else at INFO. The environment variable that hides the traceback stays set, because Spark ends
+    the process after an error.
+    """
+    try:
+        yield
+    except RecordPublisherError as error:
+        level = logging.INFO if cause_in_user_code(error) is None else logging.ERROR
+        LOG.log(level, "Spark receives this error: %s", error, exc_info=error)
+        if is_process_of_spark():
+            os.environ[HIDE_TRACEBACK_VARIABLE] = "1"
+        raise
 
 
 LOG_VARIABLE = "RECORDPUBLISHER_SPARK_LOG"

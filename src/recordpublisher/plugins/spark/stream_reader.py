@@ -25,23 +25,6 @@ if TYPE_CHECKING:
     from .source.task_plans import TaskPlan
 
 
-class KinesisPartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """The plan of one task, in the form that Spark sends."""
-
-    def __init__(self, plan: TaskPlan) -> None:
-        super().__init__(plan.name)
-        self.plan = plan
-
-
-class QuerySource(Protocol):
-    """The data source that made a reader, and that parses the options for it."""
-
-    options: Mapping[str, str]
-
-    def query_options(self) -> SparkOptions:
-        """Return the options of the query. Raises: ConfigurationError if an option is invalid."""
-
-
 class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     """The common part of the readers for all versions: everything except how Spark asks for the next offset.
 
@@ -129,6 +112,23 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             read = shard_reader(options, plan.consumer_arns, columns.values)
             memory = ReusedMemory.of_process()
             yield from TaskRead(plan, claim_store(options), read, columns=columns, memory=memory).rows()
+
+
+class KinesisPartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
+    """The plan of one task, in the form that Spark sends."""
+
+    def __init__(self, plan: TaskPlan) -> None:
+        super().__init__(plan.name)
+        self.plan = plan
+
+
+class QuerySource(Protocol):
+    """The data source that made a reader, and that parses the options for it."""
+
+    options: Mapping[str, str]
+
+    def query_options(self) -> SparkOptions:
+        """Return the options of the query. Raises: ConfigurationError if an option is invalid."""
 
 
 def _offset(plain: dict[str, Any]) -> BatchOffset:

@@ -51,6 +51,35 @@ _COMMITTING = "pyspark.sql.worker.python_streaming_sink_runner"
 LOG = logging.getLogger("recordpublisher.spark")
 
 
+def options_with_our_keys(options: Mapping[str, str], has_default: Collection[Property[Any]]) -> Properties:
+    """Return the options with our keys.
+
+    - `has_default`: properties whose default matters to the job. If the other connector has a different default, a warning is given.
+
+    Raises: ConfigurationError if an option has no equivalent here, if a value is not valid in the other connector, or if an option has two
+    values.
+    """
+    given = _with_prefixes(Properties(options))
+    _refuse_all(given)
+    own = given
+    spelled: dict[str, str] = {}  # by our key: the spelling that gave its value
+    for key in given:
+        option = _option_of(key)
+        if option is None or key.lower() in _own_spellings(option):
+            continue
+        for ours, value in _translated(option, given[key].strip(), given).items():
+            declared = _declared(ours)
+            _check_same(given, option.key, declared, value)
+            if ours in spelled and declared.parse(own[ours]) != declared.parse(value):
+                raise _two_values(declared, option.key, given[key], spelled[ours], own[ours])
+            spelled[ours] = option.key
+            own = own.merged({ours: value})
+        own = Properties({name: text for name, text in own.items() if name.lower() != key.lower()})
+    own = _with_implied(own, [option for key in given if (option := _option_of(key)) is not None])
+    _warn_of_defaults(Properties(options), own, has_default)
+    return own
+
+
 @dataclass(frozen=True, slots=True)
 class OptionWarnings:
     """Warnings about the options of a job.
@@ -363,35 +392,6 @@ SECONDS_BELOW = 10**11
 _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option in options}
 """The options by lower-case key. If two connectors have the same key, it means the same in both."""
 _AWS_ENDPOINT = re.compile(r"https?://kinesis(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?")
-
-
-def options_with_our_keys(options: Mapping[str, str], has_default: Collection[Property[Any]]) -> Properties:
-    """Return the options with our keys.
-
-    - `has_default`: properties whose default matters to the job. If the other connector has a different default, a warning is given.
-
-    Raises: ConfigurationError if an option has no equivalent here, if a value is not valid in the other connector, or if an option has two
-    values.
-    """
-    given = _with_prefixes(Properties(options))
-    _refuse_all(given)
-    own = given
-    spelled: dict[str, str] = {}  # by our key: the spelling that gave its value
-    for key in given:
-        option = _option_of(key)
-        if option is None or key.lower() in _own_spellings(option):
-            continue
-        for ours, value in _translated(option, given[key].strip(), given).items():
-            declared = _declared(ours)
-            _check_same(given, option.key, declared, value)
-            if ours in spelled and declared.parse(own[ours]) != declared.parse(value):
-                raise _two_values(declared, option.key, given[key], spelled[ours], own[ours])
-            spelled[ours] = option.key
-            own = own.merged({ours: value})
-        own = Properties({name: text for name, text in own.items() if name.lower() != key.lower()})
-    own = _with_implied(own, [option for key in given if (option := _option_of(key)) is not None])
-    _warn_of_defaults(Properties(options), own, has_default)
-    return own
 
 
 def _option_of(key: str) -> PeerOption | None:

@@ -59,56 +59,7 @@ ON_METADATA_LOSS = SPARK.choice(
     aliases=("onMetadataLoss",),
 )
 METADATA_PROPERTIES = (METADATA_LOCATION, METADATA_ROOT, ON_METADATA_LOSS)
-
-
-def with_default_root(properties: Properties) -> Properties:
-    """Return the properties with the place for claims that the driver's environment names, unless the options name one.
-
-    Tasks do not read the environment: they get the place with the properties.
-    """
-    root = os.environ.get(ROOT_VARIABLE)
-    is_given = properties.is_set(METADATA_LOCATION) or properties.is_set(METADATA_ROOT)
-    return properties.merged({METADATA_ROOT.key: root}) if root and not is_given else properties
-
-
-def warn_of_missing_place(properties: Properties, of_queries: Sequence[Property[Any]]) -> None:
-    """Warn if one of the options `of_queries`, which only queries have, is given without a place for claims.
-
-    This is not an error, because Spark does not say whether it loads a query or a batch read.
-    """
-    given = [option.aliases[0] for option in of_queries if properties.is_set(option)]
-    if given and not any(map(with_default_root(properties).is_set, (METADATA_LOCATION, METADATA_ROOT))):
-        text = (
-            f"'{given[0]}' is for a query, which fails at its start without 'metadataLocation'; spark.read ignores it"
-        )
-        warnings.warn(text, UserWarning, stacklevel=3)
-
-
-def metadata_key(properties: Properties) -> str:
-    """Return the name of the option that gives the place for claims."""
-    return "metadataRoot" if properties.is_set(METADATA_ROOT) else "metadataLocation"
-
-
-def metadata_place(properties: Properties, *, is_needed: bool) -> str:
-    """Return the place for claims, checked as far as possible without a call; empty if none is given or needed.
-
-    Raises: ConfigurationError if the place is missing although it is needed, if it is invalid, or if two are given.
-    """
-    location, root = properties.value(METADATA_LOCATION), properties.value(METADATA_ROOT)
-    if location is not None and root is not None:
-        raise ConfigurationError.conflict("metadataRoot", "metadataLocation", reason="both give the place of claims")
-    if location is None and root is None and not is_needed:
-        return ""
-    place = location or root
-    if place is None:
-        valid = f"{_PLACE}, for this query; or 'metadataRoot' or the driver's variable {ROOT_VARIABLE}, for all queries"
-        raise ConfigurationError("metadataLocation", None, valid)
-    conditional_store_of(place, metadata_key(properties), properties, is_for_claims=True)
-    return place
-
-
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
-
 END_OPTION = "endingPosition"
 VALID_END = "NOW, a time, or " + valid_by_shard(' or "NOW"')
 ENDING_POSITION = SPARK.text(
@@ -201,14 +152,6 @@ BATCHES_TO_RETAIN = SPARK.integer(
 )
 _OTHER_OPTIONS = (STREAM, STREAMS, *METADATA_PROPERTIES, STARTS, ENDING_POSITION)
 """Options that are not fields of `SparkOptions` in the same form."""
-
-
-def is_query(given: Properties) -> bool:
-    """Return whether these are the options of a job on Spark: they name its stream, in any spelling, or a place for claims."""
-    named = (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT)
-    keys = {option.key for option in named}
-    theirs = (option.key for options in peer_options().values() for option in options if option.ours in keys)
-    return any(map(given.is_set, named)) or any(key in given for key in theirs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +255,60 @@ def with_loaded_stream(properties: Properties, stream_keys: Sequence[Property[st
     if given is not None and given != path:
         raise ConfigurationError("stream", given, repr(path), reason=f"load(), start() or save() names {path!r}")
     return rest if given is not None else rest.merged({STREAM.key: path})
+
+
+def with_default_root(properties: Properties) -> Properties:
+    """Return the properties with the place for claims that the driver's environment names, unless the options name one.
+
+    Tasks do not read the environment: they get the place with the properties.
+    """
+    root = os.environ.get(ROOT_VARIABLE)
+    is_given = properties.is_set(METADATA_LOCATION) or properties.is_set(METADATA_ROOT)
+    return properties.merged({METADATA_ROOT.key: root}) if root and not is_given else properties
+
+
+def warn_of_missing_place(properties: Properties, of_queries: Sequence[Property[Any]]) -> None:
+    """Warn if one of the options `of_queries`, which only queries have, is given without a place for claims.
+
+    This is not an error, because Spark does not say whether it loads a query or a batch read.
+    """
+    given = [option.aliases[0] for option in of_queries if properties.is_set(option)]
+    if given and not any(map(with_default_root(properties).is_set, (METADATA_LOCATION, METADATA_ROOT))):
+        text = (
+            f"'{given[0]}' is for a query, which fails at its start without 'metadataLocation'; spark.read ignores it"
+        )
+        warnings.warn(text, UserWarning, stacklevel=3)
+
+
+def metadata_key(properties: Properties) -> str:
+    """Return the name of the option that gives the place for claims."""
+    return "metadataRoot" if properties.is_set(METADATA_ROOT) else "metadataLocation"
+
+
+def metadata_place(properties: Properties, *, is_needed: bool) -> str:
+    """Return the place for claims, checked as far as possible without a call; empty if none is given or needed.
+
+    Raises: ConfigurationError if the place is missing although it is needed, if it is invalid, or if two are given.
+    """
+    location, root = properties.value(METADATA_LOCATION), properties.value(METADATA_ROOT)
+    if location is not None and root is not None:
+        raise ConfigurationError.conflict("metadataRoot", "metadataLocation", reason="both give the place of claims")
+    if location is None and root is None and not is_needed:
+        return ""
+    place = location or root
+    if place is None:
+        valid = f"{_PLACE}, for this query; or 'metadataRoot' or the driver's variable {ROOT_VARIABLE}, for all queries"
+        raise ConfigurationError("metadataLocation", None, valid)
+    conditional_store_of(place, metadata_key(properties), properties, is_for_claims=True)
+    return place
+
+
+def is_query(given: Properties) -> bool:
+    """Return whether these are the options of a job on Spark: they name its stream, in any spelling, or a place for claims."""
+    named = (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT)
+    keys = {option.key for option in named}
+    theirs = (option.key for options in peer_options().values() for option in options if option.ours in keys)
+    return any(map(given.is_set, named)) or any(key in given for key in theirs)
 
 
 def _streams(properties: Properties) -> tuple[str, ...]:

@@ -22,6 +22,20 @@ _OPTIONS = (START_OPTION, f"kinesis.{START_OPTION}", "initialPosition")
 AT_TIME = "AT_TIMESTAMP "
 
 
+def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState]:
+    """Return where each named shard starts, by its id. LATEST is not replaced by a time yet. Empty without a start by shard.
+
+    Raises: ConfigurationError if the start is invalid.
+    """
+    given = properties.value(STARTS)
+    return {} if given is None else states_by_shard(START_OPTION, given, streams)
+
+
+def starts_of(properties: Properties, streams: Sequence[str]) -> Starts:
+    """Return where a new query starts. LATEST is not replaced by a time yet. Raises: ConfigurationError if the start is invalid."""
+    return Starts(initial_position(properties), starts_by_shard(properties, streams))
+
+
 def with_starts(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with a start by shard (JSON) under its own key. Raises: ConfigurationError if two different starts are given."""
     given = dict(options)
@@ -44,17 +58,3 @@ def option_time_ms(option: str, given: str, properties: Properties, valid: str) 
         if error.key != INITIAL_TIMESTAMP.key:
             raise
         raise ConfigurationError(option, given, f"{valid}; a time is {error.valid}", reason=error.reason) from None
-
-
-def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState]:
-    """Return where each named shard starts, by its id. LATEST is not replaced by a time yet. Empty without a start by shard.
-
-    Raises: ConfigurationError if the start is invalid.
-    """
-    given = properties.value(STARTS)
-    return {} if given is None else states_by_shard(START_OPTION, given, streams)
-
-
-def starts_of(properties: Properties, streams: Sequence[str]) -> Starts:
-    """Return where a new query starts. LATEST is not replaced by a time yet. Raises: ConfigurationError if the start is invalid."""
-    return Starts(initial_position(properties), starts_by_shard(properties, streams))
