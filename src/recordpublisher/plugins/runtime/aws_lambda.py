@@ -30,7 +30,7 @@ from recordpublisher.publishers.records import Record, RecordBatch, UserRecord, 
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import ConsumerArn, Shard, stream_name
 
-from .arguments import batch_decorator_factory, checked_properties, chosen_deserializer, value_type_made_by
+from .argument_checks import batch_decorator_factory, checked_properties, chosen_deserializer, value_type_made_by
 from .background_loop import BackgroundLoop
 from .stop_signals import SHORT_ERRORS
 

@@ -34,10 +34,10 @@ from recordpublisher.publishers.records import V
 from recordpublisher.publishers.safe_text import counted, notes_of, text_of
 from recordpublisher.publishers.user_code import add_note, describe_error
 
-from ..async_statements import OnlyAsyncWith
 from ..host.plugin_loading import load_registry
 from ..host.registry import Registry
-from .arguments import (
+from ..only_async_with import OnlyAsyncWith
+from .argument_checks import (
     COMMAND_OPTIONS,
     Assigner,
     MakeDecorator,

@@ -56,7 +56,7 @@ from ..host.plugin_loading import warn_of_broken_plugins
 from ..host.registry import Registry
 from ..host.unread_settings import unused_dead_letters
 from ..tracing.traces import traced_calls
-from .arguments import (
+from .argument_checks import (
     Assigner,
     batch_decorator_factory,
     check_function,

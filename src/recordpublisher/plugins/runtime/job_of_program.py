@@ -16,7 +16,7 @@ from recordpublisher.publishers.user_code import ForeignExitError, can_take, exi
 
 from ..host.build_from_properties import build_metrics_exporters
 from ..host.plugin_loading import load_registry
-from .arguments import COMMAND_OPTIONS, CommandOptions
+from .argument_checks import COMMAND_OPTIONS, CommandOptions
 from .data_fetcher import DataFetcher
 from .supervisor import UNBOUNDED, run_fetcher
 

@@ -24,7 +24,7 @@ from recordpublisher.publishers.properties.retry_properties import with_short_ou
 from recordpublisher.publishers.properties.times_and_sizes import Duration, seconds_of
 from recordpublisher.publishers.records import Record, RecordBatch, V
 
-from .arguments import checked_properties
+from .argument_checks import checked_properties
 from .background_loop import BackgroundLoop, EarlyEnd
 from .data_fetcher import DataFetcher
 from .stop_signals import SHORT_ERRORS

@@ -4,7 +4,7 @@ import warnings
 
 from recordpublisher.plugins.host.build_from_properties import checked_publisher_class
 from recordpublisher.plugins.host.plugin_loading import load_registry
-from recordpublisher.plugins.runtime.arguments import check_bounded, check_reading
+from recordpublisher.plugins.runtime.argument_checks import check_bounded, check_reading
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.fan_out_properties import DEREGISTRATION
 from recordpublisher.publishers.properties.job_properties import MAX_LAG

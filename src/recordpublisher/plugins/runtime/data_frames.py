@@ -41,7 +41,7 @@ from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..deserializers.schemas import is_inferred
-from .arguments import checked_properties, chosen_deserializer, value_type_made_by
+from .argument_checks import checked_properties, chosen_deserializer, value_type_made_by
 from .background_loop import EarlyEnd
 from .stream_and_consume import in_background, stream, without_job_identity
 from .stream_names import StreamsArgument
