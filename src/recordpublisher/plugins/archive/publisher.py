@@ -313,7 +313,7 @@ class ArchivePublisher(RecordPublisher):
         return MOST_RECORDS if self._budget is None else max(1, min(MOST_RECORDS, self._budget // each))
 
     async def _publish(self, rows: RecordColumns, end: SequenceNumber, consumer: BatchConsumer) -> bool:
-        """Give a batch to the consumer. Return whether the consumer continues at the end of the batch."""
+        """Pass a batch to the consumer. Return whether the consumer continues at the end of the batch."""
         if len(rows):
             self._last_arrival_ms = rows.arrival_millis[-1]
         behind = None if self._last_arrival_ms is None else max(1, self._archive.clock.now_ms() - self._last_arrival_ms)

@@ -165,7 +165,7 @@ async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list
 
 
 async def _named_in(store: ConditionalStore, target: str) -> dict[str, Sequence[Staged]]:
-    """Return the items staged for `target` that are named in the positions of workers."""
+    """Return the items staged for `target` that the stored positions of workers name, by the name of the entry."""
     found = {}
     for name, value in (await store.list(PARTS_PREFIX)).items():
         part = PositionPart.from_bytes(value.value, f"{name} in {store.place}")

@@ -178,7 +178,10 @@ class PositionsReset:
 def _expired(
     known: Mapping[str, ImportedPosition], listed: Sequence[Shard], restored: RestoredState, stream: str
 ) -> dict[str, ImportedPosition]:
-    """Return the shards that a stream no longer lists, without a position: with one, each start would report their records as lost."""
+    """Return the shards that a stream no longer lists, with their positions removed.
+
+    With a position, each start of the job would report records of these shards as lost.
+    """
     return {
         key: replace(known[key], note="it has expired, and is forgotten", is_stored=False)
         for key in _lacking(known, listed, restored, stream)

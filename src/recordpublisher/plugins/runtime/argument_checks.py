@@ -78,7 +78,7 @@ def checked_properties(
 
 
 class CommandOptions(msgspec.Struct, frozen=True):
-    """How a command changes the fetcher that a program makes.
+    """The changes that a command makes to the fetcher of a program.
 
     - `given`: properties of the command. They take precedence over the program's properties and arguments.
     - `change`: a function that is applied to the properties last.
@@ -110,7 +110,7 @@ _MEANT = {
     **dict.fromkeys(("until", "stop", "ending_position", "end_time"), "end"),
     **dict.fromkeys(("limit", "count", "max_count", "n"), "max_records"),
 }
-"""Names of arguments in other libraries, and the name of the same argument here."""
+"""Names of arguments in other libraries, each with the name of the same argument here."""
 
 
 def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:

@@ -46,7 +46,7 @@ HandlerArgument = (
 )
 """A function of a record or of its value, or with a `batch_size` above 1, of a list of records or values."""
 SPARE_SECONDS = 1.0
-"""How long before its time is up the function answers (seconds); half of its time if that is shorter."""
+"""The function answers this long before its time is up (seconds), or at half of its time if that is later."""
 
 
 def lambda_handler(

@@ -187,9 +187,9 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         return self
 
     def _claim_sink(self) -> None:
-        """Refuse a sink that another open fetcher uses: it would be opened twice, and closed with the first of them.
+        """Register this fetcher as the user of its sink, because a shared sink would be opened twice, and closed with the first fetcher.
 
-        Raises: SinkError if there is one.
+        Raises: SinkError if another open fetcher uses the sink.
         """
         sink = self._given_sink
         if sink is None or (type(sink).open is Sink.open and type(sink).close is Sink.close):
@@ -438,7 +438,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
 
 
 async def _ended(opening: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
-    """Cancel the task that opens the fetcher, and return the task when it has ended, so that the caller can close what was opened."""
+    """Cancel the task that opens the fetcher, and return it when it has ended. The caller then closes everything that was opened."""
     if opening is not None:
         opening.cancel()
         await asyncio.wait([opening])

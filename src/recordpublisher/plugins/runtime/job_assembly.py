@@ -249,7 +249,7 @@ def build_queue_job(
     clock: Clock,
     **refused: object,
 ) -> QueueJob:
-    """Build the parts of the job. Nothing is opened.
+    """Build the parts of a job that reads a queue. Nothing is opened.
 
     - `refused`: arguments that need positions; they must be None or empty.
 

@@ -209,7 +209,7 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
 
 
 class _BatchIterator(AsyncGenerator[RecordBatch[V], None]):
-    """The batches of `stream`. A plain `for` over them is an error that says what to write."""
+    """The iterator that `stream` returns. A plain `for` over it raises an error that says what to write."""
 
     def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
         self._batches = batches

@@ -21,15 +21,15 @@ from .python_worker import worker_loop
 
 LOG = logging.getLogger("recordpublisher.spark")
 QueryFigures = Iterable[tuple[str, Sequence[Mapping[str, Any]]]]
-"""The name of each query, with the figures of each of its sources."""
+"""Pairs of a query's name and the figures of each of its sources."""
 
 
 class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
     """Serves `/metrics` in this process: in the driver, or with Spark Connect in the client.
 
     Use: `spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))`. It shows the figures that the progress has under
-    `latestOffset`, for each query that reads with this library. It logs each of the `warnings` there once a run, because Spark writes
-    warnings to the driver's stderr, which a notebook may not show.
+    `latestOffset`, for each query that reads with this library. It logs each of the `warnings` there once in each run of a query, because
+    Spark writes warnings to the driver's stderr, which a notebook may not show.
 
     - `address`: host:port at which it listens. Port 0 selects a free port.
 
@@ -51,7 +51,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
         """URL of the page."""
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop serving the page."""
         worker_loop().run(self._pages.close())
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
@@ -62,7 +62,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
         self._keep(event.progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Keep the figures while no batch runs. This event (once in ten seconds) does not have them, but the query does."""
+        """Keep the newest figures while no batch runs. The event has no figures, so they are taken from the query."""
         query = None if self.spark is None else self.spark.streams.get(str(event.id))
         if query is not None and (progress := query.lastProgress) is not None:
             self._keep(progress)
@@ -92,7 +92,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
 
 
 def _figures_of(latest_offset: str | None) -> dict[str, Any] | None:
-    """Return the figures of this source (inside an offset with Spark 4.0 and 4.1), or None if the offset is of another source."""
+    """Return the figures that `latestOffset` shows (in Spark 4.0 and 4.1 as a part of the offset); None if another source made it."""
     try:
         reported = json.loads(latest_offset or "null")
     except ValueError:
@@ -110,7 +110,7 @@ class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # py
     registers them again, which takes some seconds. An error of the calls is logged: the query has ended, and
     `rp.spark.deregister_consumers` can be called later.
 
-    - `properties`: name the consumer (`flink.stream.efo.consumername`). The query's options may be used.
+    - `properties`: properties that name the consumer (`flink.stream.efo.consumername`). The query's options may be used.
     - `query`: the query's name (`queryName`), because a Spark application may run several.
     - `deregister`: only used by tests.
 
@@ -133,7 +133,7 @@ class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # py
         self._runs: set[str] = set()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Remember the run of the query, because the event of its end has no name."""
+        """Remember the id of the query's run, because the event at its end does not have the query's name."""
         if event.name == self._query:
             self._runs.add(str(event.runId))
 
@@ -162,7 +162,7 @@ class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # py
 
 @dataclass(frozen=True, slots=True)
 class ProgressMetric:
-    """A figure of the progress that is exported as a metric, divided by `divisor`."""
+    """One figure of a query's progress that is exported as a metric, divided by `divisor`."""
 
     figure: str
     name: str
@@ -214,7 +214,7 @@ OUTAGE = "recordpublisher_spark_outage", "gauge", "1 while a service is unreacha
 
 
 def page_of_queries(queries: QueryFigures) -> str:
-    """Return the page of metrics. Unknown figures have no line."""
+    """Return the metrics of all queries as a Prometheus page. A figure that a query does not have gets no line."""
     rows = [
         (f'query="{escaped_label(name)}",source="{number}"', figures)
         for name, sources in queries

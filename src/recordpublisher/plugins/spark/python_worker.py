@@ -17,11 +17,11 @@ from recordpublisher.publishers.user_code import cause_in_user_code
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
 HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
-"""An environment variable by which Spark reports the error of a Python process without the traceback."""
+"""An environment variable that makes Spark report the error of a Python process without the traceback."""
 
 
 class WorkerLoop:
-    """Owns a thread with a running loop, and the cached objects that belong to that loop."""
+    """Owns a thread with a running event loop, and the cached objects that belong to that loop."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -63,7 +63,7 @@ class WorkerLoop:
             )
 
     def cached(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the object of a key, which is made at the first call in this process.
+        """Return the cached object of `key`, which the first call in this process makes.
 
         Call it only in the thread that runs Spark's tasks.
         """
@@ -72,7 +72,7 @@ class WorkerLoop:
         return cast("T", self._cache[key])
 
     def forget(self, key: Hashable) -> None:
-        """Drop the object of that key from the cache."""
+        """Drop the object of `key` from the cache."""
         self._cache.pop(key, None)
 
     def freeze_heap(self) -> None:
@@ -135,7 +135,7 @@ def log_to_stderr() -> None:
 # --- garbage collection in the processes that Spark starts ----------------------------------------------------------------------------
 
 COLLECTION_THRESHOLD = 10_000
-"""How many objects Python makes before it looks for garbage among them; 700 unless set."""
+"""Number of new objects after which Python looks for garbage among them. By default it is 700."""
 
 
 def reduce_garbage_collection() -> None:

@@ -22,8 +22,8 @@ from .source.offset import BatchOffset
 def read_positions(spark: Any, checkpoint: str, options: Mapping[str, object]) -> str:
     """Return where a query has stopped, as the `startingPosition` of a query with a new checkpoint.
 
-    The new query then reads every record that the old one has not written, and no other. Stop the old query first, best by a run with
-    `trigger(availableNow=True)`. The query reads one stream.
+    The new query then reads exactly the records that the old query has not written. Stop the old query first, best by a run with
+    `trigger(availableNow=True)`. The old query must read exactly one stream.
 
     - `spark`: the session, which reads the checkpoint.
     - `checkpoint`: the `checkpointLocation` of the old query.
@@ -51,7 +51,7 @@ def read_positions(spark: Any, checkpoint: str, options: Mapping[str, object]) -
 
 
 def position_to_json(state: ShardState) -> dict[str, object]:
-    """Return the position of a shard as an iterator type and its position, a form that `startingPosition` takes for each shard."""
+    """Return the position of a shard in the form that `startingPosition` takes for each shard in JSON."""
     if state.ended:
         # The time until which the shard was open: its children have no older record, and were not read before.
         open_ms = latest(state.arrival_ms, state.seen_ms)
@@ -72,7 +72,10 @@ def position_to_json(state: ShardState) -> dict[str, object]:
 
 
 def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOffset:
-    """Return the offset of the checkpoint's last batch. Raises: StateError if there is none of these options, or if it has not ended."""
+    """Return the offset of the checkpoint's last batch.
+
+    Raises: StateError if the checkpoint has no batch of a query with these options, or if its last batch has not ended.
+    """
     offsets, commits = (_files(spark, f"{checkpoint.rstrip('/')}/{log}") for log in ("offsets", "commits"))
     last = max(offsets, default=None)
     if last is None:
@@ -96,6 +99,6 @@ def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOff
 
 
 def _files(spark: Any, folder: str) -> dict[int, str]:
-    """Return the files of a log of Spark, by the number of the batch."""
+    """Return the content of each file in a folder of a checkpoint, by the number of the batch."""
     rows = spark.read.text(folder, wholetext=True).selectExpr("_metadata.file_name AS name", "value").collect()
     return {int(row["name"]): row["value"] for row in rows if row["name"].isdecimal()}

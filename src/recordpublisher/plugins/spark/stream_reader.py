@@ -115,7 +115,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
 
 
 class KinesisPartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """The plan of one task, in the form that Spark sends."""
+    """The plan of one task, in the form in which Spark sends it to the task."""
 
     def __init__(self, plan: TaskPlan) -> None:
         super().__init__(plan.name)
@@ -148,7 +148,7 @@ class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type
 
     @errors_as_one_sentence()
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit in records. Spark supports one limit at a time, so bytes are limited in the plans of the tasks."""
+        """Return the limit of a batch in records. Spark supports one limit at a time, so the plans of the tasks limit the bytes."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
     @errors_as_one_sentence()
@@ -166,7 +166,7 @@ class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type
 
     @errors_as_one_sentence()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Stop at the tips as of now."""
+        """Let the run end at the tips that the shards have now (Trigger.AvailableNow)."""
         self._planning().prepare_available_now()
 
 

@@ -54,7 +54,7 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 class RowWriter:
-    """The common part of both writers. It holds only checked options and columns, because Spark pickles it."""
+    """The common part of the writers of queries and of batch jobs. It holds only checked options and columns, because Spark pickles it."""
 
     def __init__(self, options: WriteOptions, schema: Any) -> None:
         self._options = options
@@ -140,13 +140,13 @@ class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc
 
 
 def rejected_rows(options: WriteOptions, task: int, where: str, scope: str) -> RejectedRows:
-    """Return what keeps the rows that a task could not put. Its dead-letter sink retries for `maxOutage`, as the writer does."""
+    """Return the owner of the rows that a task could not put. Its dead-letter sink retries for `maxOutage`, as the writer does."""
     properties = options.properties
     return RejectedRows(dead_letter_sink(properties), task, where, scope, outage_policy(properties))
 
 
 class PatientPort:
-    """A WritingPort, by which the sink calls Kinesis. It wraps another one, and repeats its calls during outages.
+    """Makes the sink's calls to Kinesis through another WritingPort, and repeats them during outages.
 
     A call that fails as a whole is repeated for up to `max_outage_ms`. After that it raises OutageError, which ends the task. A response
     with refused records is not an outage: the sink puts those records again.

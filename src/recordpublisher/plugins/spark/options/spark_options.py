@@ -1,4 +1,7 @@
-"""The options of a Spark job that reads. Each is declared once, as a property with the option's short name as an alias (C1)."""
+"""The options of a Spark job that reads. Each is declared once, as a property with the option's short name as an alias (C1).
+
+A claim is the record of what one task of a query has read. `metadataLocation` or `metadataRoot` is the place where claims are stored.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ from .start_by_shard import STARTS, with_starts
 
 _PLACE = forms_of(CLAIM_STORES, folder="a folder that the driver and every executor see")
 ROOT_VARIABLE = "RECORDPUBLISHER_METADATA_ROOT"
-"""A variable in the driver's environment: the `metadataRoot` of queries whose options name no place for claims.
+"""Environment variable of the driver with the `metadataRoot` of queries whose options give no place for claims.
 
 It is an environment variable because Spark does not show its configuration to a Python source.
 """
@@ -151,7 +154,7 @@ BATCHES_TO_RETAIN = SPARK.integer(
     aliases=("minBatchesToRetain",),
 )
 _OTHER_OPTIONS = (STREAM, STREAMS, *METADATA_PROPERTIES, STARTS, ENDING_POSITION)
-"""Options that are not fields of `SparkOptions` in the same form."""
+"""Options for which `SparkOptions` has no field, or a field in another form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +183,9 @@ class SparkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, keeps_claims: bool = True) -> SparkOptions:
-        """Return the options that Spark passes (with lower-case keys).
+        """Parse and check the options that Spark passes, with lower-case keys.
 
-        - `keeps_claims`: whether the query stores what its tasks have read, and so needs a place for that.
+        - `keeps_claims`: whether the job is a query, whose tasks store claims and need a place for them.
 
         Raises: ConfigurationError if an option is invalid, with its value and the valid ones (C2).
         """
@@ -220,7 +223,7 @@ class SparkOptions:
 
     @property
     def polling_publisher(self) -> str:
-        """Name of the publisher for repeated reads, and for the watch for new data.
+        """Name of the publisher that reads batches again and watches for new data.
 
         It is POLLING even if the option is fan-out, because a second subscription to a shard would end the first one.
         """
@@ -228,7 +231,7 @@ class SparkOptions:
 
     @property
     def metadata_key(self) -> str:
-        """The option that `metadata_location` comes from."""
+        """Name of the option that gave `metadata_location`."""
         return metadata_key(self.properties)
 
     @property
@@ -258,7 +261,7 @@ def with_loaded_stream(properties: Properties, stream_keys: Sequence[Property[st
 
 
 def with_default_root(properties: Properties) -> Properties:
-    """Return the properties with the place for claims that the driver's environment names, unless the options name one.
+    """Return the properties with the place for claims that the driver's environment gives, unless the options give one.
 
     Tasks do not read the environment: they get the place with the properties.
     """
@@ -304,7 +307,7 @@ def metadata_place(properties: Properties, *, is_needed: bool) -> str:
 
 
 def is_query(given: Properties) -> bool:
-    """Return whether these are the options of a job on Spark: they name its stream, in any spelling, or a place for claims."""
+    """Return whether these are options of a Spark job: they name a stream, in the spelling of any connector, or a place for claims."""
     named = (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT)
     keys = {option.key for option in named}
     theirs = (option.key for options in peer_options().values() for option in options if option.ours in keys)

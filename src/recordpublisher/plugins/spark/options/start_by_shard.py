@@ -1,4 +1,4 @@
-"""Reads a start for each shard, given as `startingPosition` in JSON. `fetcher/checkpoints/starts.py` parses it."""
+"""Reads the option `startingPosition` with a start for each shard, in JSON, which `fetcher/checkpoints/starts.py` parses."""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +23,7 @@ AT_TIME = "AT_TIMESTAMP "
 
 
 def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState]:
-    """Return where each named shard starts, by its id. LATEST is not replaced by a time yet. Empty without a start by shard.
+    """Return the start of each shard that the options name, by shard id; empty if they name none. LATEST stays LATEST here.
 
     Raises: ConfigurationError if the start is invalid.
     """
@@ -32,12 +32,15 @@ def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str,
 
 
 def starts_of(properties: Properties, streams: Sequence[str]) -> Starts:
-    """Return where a new query starts. LATEST is not replaced by a time yet. Raises: ConfigurationError if the start is invalid."""
+    """Return where each shard starts in a new query. LATEST stays LATEST here. Raises: ConfigurationError if the start is invalid."""
     return Starts(initial_position(properties), starts_by_shard(properties, streams))
 
 
 def with_starts(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with a start by shard (JSON) under its own key. Raises: ConfigurationError if two different starts are given."""
+    """Move a start by shard (JSON) from the option that gives it to a key of its own, and return the options.
+
+    Raises: ConfigurationError if two different starts by shard are given.
+    """
     given = dict(options)
     for key in [key for key in given if key.lower() in map(str.lower, _OPTIONS)]:
         value = given[key].strip()

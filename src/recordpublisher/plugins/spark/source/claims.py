@@ -73,7 +73,7 @@ class ShardRead:
     """The read of one shard by a task: `records` rows between the states `start` and `end`.
 
     - `first`, `last`: the first and the last row.
-    - `bytes`: payload before de-aggregation.
+    - `bytes`: bytes of payload before de-aggregation.
     - `seen`: observations for the plan of the next batch.
     """
 
@@ -147,7 +147,7 @@ class BatchClaims:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the batch has no records."""
+        """Whether the tasks have read no record."""
         return not any(read.records for read in self.shards.values())
 
     @property
@@ -219,13 +219,13 @@ class StoreVisibilityCheck:
             self._is_location_checked = True
 
     def was_planned_here(self, offset: BatchOffset) -> bool:
-        """Return whether the offset's batch was planned with this store, which may be an empty replacement."""
+        """Return whether the offset's batch was planned with this store, and not with one that it has replaced."""
         return bool(offset.store_token) and self._store.has_marker(offset.query, offset.store_token)
 
     def check_not_removed(self, offset: BatchOffset) -> None:
         """Check once for each plan that its missing claims were not removed after later batches. Call it only if claims are missing.
 
-        A driver that still runs besides its successor may have planned the next batch, but no batch after that one.
+        A driver that is still running next to its successor may have planned the next batch, but no batch after that one.
 
         Raises: StateError if the store has claims of batches that this checkpoint does not know.
         """

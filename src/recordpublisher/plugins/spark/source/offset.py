@@ -26,7 +26,7 @@ EMIT_NOTHING = -(2**62)
 """An emit limit below every record: the batch reads the first watermark of each shard and emits nothing."""
 
 UNLISTED_PLAN = "unlisted"
-"""The plan of an offset whose shards are not known yet."""
+"""The plan id of an offset whose shards are not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class BatchOffset:
 
 @dataclass(frozen=True, slots=True)
 class HeldSoFar:
-    """How long alignment has held a shard so far: `ms`, in `batches` batches."""
+    """How long alignment has kept a shard from being read so far: for `ms` milliseconds, in `batches` batches."""
 
     ms: int = 0
     batches: int = 0

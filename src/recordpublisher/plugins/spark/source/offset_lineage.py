@@ -19,7 +19,7 @@ Shards = Mapping[str, ShardOffset]
 
 
 def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
-    """Replace ended parents by their children.
+    """Return the shards with ended parents replaced by their children.
 
     A child that may start inherits the watermark of its parents (W5), and the time until which they are known to have been open, because no
     record of the child is older (S5). An ended shard leaves the offset once all its children may start, so that an offset does not grow
@@ -63,7 +63,7 @@ def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:
 
 
 def is_startable(entry: ShardOffset, shards: Shards) -> bool:
-    """Return whether every parent was read to its end (S2).
+    """Return whether the shard may be read, because each of its parents was read to its end (S2).
 
     A child is added to an offset only with its parents (`with_new_shards`), and a parent is dropped only once all its children may start.
     So a parent that is not in the offset was read, or is past retention.

@@ -95,7 +95,7 @@ def shard_reader(
 
 
 def with_endless_retries(properties: Properties) -> Properties:
-    """Return the properties with which a read retries failed calls until its window ends. A later task reads what this one cannot."""
+    """Return the properties with which a read retries failed calls until its window ends. A later task reads the missing records."""
     return properties.merged({retries.max_retries.key: ENDLESS for retries in ALL_RETRIES})
 
 
@@ -177,7 +177,7 @@ class TaskRead:
         return ReadClaim(reads, began_ms, subscribed)
 
     def _replay(self, claim: ReadClaim) -> ArrowRows:
-        """Read the claimed records again, by polling: the claimed number of each shard, or to the tip if some are gone."""
+        """Read the claimed records again, by polling: the claimed number of records of each shard, or up to the tip if some are gone."""
         self._check_plan(claim)
         counts = {key: read.records for key, read in claim.shards.items() if read.records}
         states, rows = self.plan.start_states, self._rows_again()
@@ -227,7 +227,7 @@ class TaskRead:
                 )
 
     def _note_failures(self, result: BoundedResult) -> bool:
-        """Warn of an outage if reads of shards fail. Return whether there are such shards."""
+        """Warn of an outage if reads of shards have failed. Return whether any has failed."""
         for key, outcome in result.shards.items():
             if outcome.seen.failure is None:
                 self._outages.on_success(key)
