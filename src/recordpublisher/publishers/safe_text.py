@@ -4,6 +4,7 @@
 """
 
 import re
+from collections.abc import Sequence
 
 MASK = "******"
 
@@ -116,3 +117,9 @@ def with_notes(error: BaseException) -> str:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, as `1 shard` or `2 shards`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def few_of(names: Sequence[str], most: int = 5) -> str:
+    """Return names joined by commas. If there are more than `most`, return the first ones and the number of the others."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

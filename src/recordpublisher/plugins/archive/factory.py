@@ -227,7 +227,9 @@ async def examine_archive(archive: Archive, stream: str) -> str:
     """
     documents = await archive.documents(stream)
     if not documents:
-        raise StateError(f"{archive.catalogue.place} has no shard of {stream}")
+        raise StateError(
+            f"the archive {archive.catalogue.place} has no shard of {stream}: is it the archive of another stream?"
+        )
     unlisted = await _unlisted(archive, stream)
     shards = await archive.shards(stream)
     files = {name: await archive.catalogue.files(shards[name], again=False) for name in documents}

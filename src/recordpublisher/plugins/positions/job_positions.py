@@ -252,7 +252,7 @@ async def end_group(group: GroupStore, settings: LeaseSettings) -> None:
         await seal_all_silent(group, settings, SystemClock())
     except LiveWorkerError as error:
         raise StateError(
-            f"worker {error.worker} of the group sends heartbeats: stop all its processes first"
+            f"worker {error.worker} of the group sends heartbeats: stop all processes of the job first"
         ) from error
 
 

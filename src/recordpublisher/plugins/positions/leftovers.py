@@ -79,7 +79,7 @@ class JobLeftovers:
         table = await group.read_table()
         if table is None:
             raise StateError(
-                f"{found.name} in {found.store.place} is of a worker whose lease table is not in {place.place}: set the "
+                f"{found.name} in {found.store.place} belongs to a worker whose lease table is not in {place.place}: set the "
                 f"{STATE_URI.key} that the job has"
             )
         if table.document.alone is None:

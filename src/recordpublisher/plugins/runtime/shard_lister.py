@@ -137,7 +137,7 @@ class ShardLister:
             return
         now = self._clock.monotonic()
         if now - self._missing_since.setdefault(stream, now) < DELETED_SECONDS:
-            words = f"{error}; it counts as deleted when `discover` has said so for {DELETED_SECONDS:.0f} s"
+            words = f"{error}; the stream counts as deleted if `discover` reports this for {DELETED_SECONDS:.0f} s"
             raise TransientError(words) from error
 
     async def _until_complete(self, stream: str, listed: list[Shard]) -> list[Shard]:

@@ -29,6 +29,7 @@ from recordpublisher.publishers.properties.reading_properties import (
     INITIAL_TIMESTAMP_FORMAT,
 )
 from recordpublisher.publishers.properties.times_and_sizes import iso_time
+from recordpublisher.publishers.safe_text import few_of
 from recordpublisher.publishers.shards import Shard, stream_name
 from recordpublisher.publishers.skipped_records_log import log_left_out
 
@@ -194,8 +195,8 @@ def _check_exist(stream: str, shards: list[Shard], positions: ReadRange) -> None
     missing = (positions.shards or frozenset()) - {shard.shard_id for shard in shards}
     if missing:
         option = START_OPTION if positions.starts.by_shard else END_OPTION
-        valid = ", ".join(shard.shard_id for shard in shards)
-        raise ConfigurationError(option, ", ".join(sorted(missing)), valid, reason=f"{stream} has no such shard")
+        valid = few_of([shard.shard_id for shard in shards])
+        raise ConfigurationError(option, few_of(sorted(missing)), valid, reason=f"{stream} has no such shard")
 
 
 def _check_retained(stream: str, start: StartingPosition, service: KinesisService, accepts_loss: bool) -> None:

@@ -83,8 +83,8 @@ def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOff
     if last not in commits:
         raise StateError(
             f"batch {last} of {checkpoint} has not ended, so its rows may be in the sink or not. Start the query once more with its old "
-            "code and trigger(availableNow=True). If it cannot start, remove that file of the folder 'offsets': rows of the batch that are "
-            "in the sink come again"
+            f"code and trigger(availableNow=True). If it cannot start, remove the file {last} from the folder 'offsets' of the checkpoint: "
+            "rows of the batch that are in the sink then come again"
         )
     sources = [line for line in offsets[last].splitlines() if '"plan"' in line and '"shards"' in line]
     found = [BatchOffset.from_json(line) for line in sources]
@@ -92,8 +92,8 @@ def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOff
     if len(ours) != 1:
         streams = ", ".join(sorted({stream_of(key) for offset in found for key in offset.shards})) or "none"
         raise StateError(
-            f"batch {last} of {checkpoint} has {len(ours)} sources that read {', '.join(options.streams)}, and must have one; the streams "
-            f"of its positions: {streams}"
+            f"batch {last} of {checkpoint} has {len(ours)} sources that read {', '.join(options.streams)}, but must have exactly one. It "
+            f"has positions of the streams: {streams}. Give the options of the query to which the checkpoint belongs"
         )
     return ours[0]
 

@@ -16,6 +16,7 @@ from recordpublisher.plugins.stores.read_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.job_properties import LOOKAHEAD
 from recordpublisher.publishers.properties.times_and_sizes import iso_time
+from recordpublisher.publishers.safe_text import few_of
 from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import METADATA_ROOT, SparkOptions
@@ -484,11 +485,11 @@ class QueryWarnings:
     def after_batch(self, previous: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> None:
         """Warn if tasks of the batch `previous` stored no claim or ran one after another, or if the lookahead is too short for it."""
         if claims.missing:
-            text = "in batch %s tasks %s have claimed no read: their shards are read again from where the batch started"
+            text = "in batch %s, %s of %s tasks stored no record of what they read (claim), so their shards are read again from its start"
             hint = NOT_READ if claims.is_unread else PARTLY_READ
             if not claims.has_token:  # The claims are lost, so the hint about the sink would be wrong.
                 hint = ""
-            self._warn(text + hint, previous.batch, claims.missing)
+            self._warn(text + hint, previous.batch, len(claims.missing), len(claims.missing) + len(claims.began_ms))
         if previous.batch > WARM_UP_BATCHES:
             self._short_lookahead(previous, offset)
             self._tasks_one_after_the_other(previous, claims)
@@ -519,13 +520,16 @@ class QueryWarnings:
                 "and not where another query ended. If a checkpoint was lost or its path mistyped, stop this query, and start it with that "
                 "checkpoint. Queries that share a place must give it as metadataRoot"
             )
-            self._once(text, ", ".join(sorted(queries)))
+            self._once(text, few_of(sorted(queries)))
 
     def shared_consumer(self, shards: Collection[str]) -> None:
         """Warn once that another job takes over subscriptions to these shards in batch after batch, or that they are refused."""
         if shards:
-            text = "subscriptions to %s are taken over or refused batch after batch: does another query or job use the consumer %s?"
-            self._once(text, ", ".join(sorted(shards)), self._options.consumer)
+            text = (
+                "the subscriptions to %s are taken over or refused in batch after batch. If another query or job uses the consumer %s, "
+                "give each a consumer of its own"
+            )
+            self._once(text, few_of(sorted(shards)), self._options.consumer)
 
     def lost_claims(self, offset: BatchOffset) -> None:
         """Warn that the batch runs without rows, because its claims are not in this store."""

@@ -133,7 +133,7 @@ class PatientPlanner:
         if not end.follows(start):
             raise StateError(
                 f"Spark asks for the rows after batch {start.batch} ({start.plan}), and batch {end.batch} was planned after another one "
-                f"({end.after}): is the checkpoint a mixture of two?"
+                f"({end.after}), so the checkpoint seems to be a mixture of two: restore all files of one of them"
             )
         if end.waits or end.batch == 0:
             return []

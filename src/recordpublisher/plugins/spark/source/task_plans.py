@@ -140,7 +140,7 @@ def window_factor(group: list[ShardOffset]) -> int:
 SHARDS_AT_ONCE = 16
 """The most shards that a task of `spark.read`, or of the first batch of an AvailableNow run, reads at once.
 
-It applies unless options set the number of tasks. The number of the driver's CPUs is no measure here, because a cluster may have more
+It applies unless options set the number of tasks. The number of the driver's CPUs says nothing here, because a cluster may have more
 slots.
 """
 

@@ -16,6 +16,7 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError, StreamNotFoundError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES, RECORD_PUBLISHER
+from recordpublisher.publishers.safe_text import few_of
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records_log import log_left_out
 
@@ -133,7 +134,10 @@ class TaskRead:
             if is_ours:
                 return rows.drain()
             # Another attempt was faster. Its claim counts, and the rows just read are dropped.
-            LOG.info("another attempt of %s has stored its claim first; its records are read again", plan.where)
+            LOG.info(
+                "another attempt of %s was faster, so this attempt drops its rows and reads the records of that attempt",
+                plan.where,
+            )
         else:
             claim = ReadClaim.from_bytes(stored)
         return self._replay(claim).drain()
@@ -218,7 +222,7 @@ class TaskRead:
             left = {key: counts[key] - rows.counts.get(key, 0) for key in limits if not _is_at_end(key, result)}
             states = {outcome.shard: outcome.state for outcome in result.shards.values()}
             if any(left.values()) and self.clock.monotonic() >= until:
-                missing = ", ".join(f"{count} of {key}" for key, count in left.items() if count)
+                missing = few_of([f"{count} of {key}" for key, count in left.items() if count])
                 raise RetriesExhaustedError(
                     f"{self.plan.where} must read again the records that an earlier "
                     "attempt has read (claimed), and has found none of them for "
@@ -260,8 +264,8 @@ class TaskRead:
         if not claim.is_of(planned):
             raise StateError(
                 "another query seems to use this metadataLocation: every query needs a metadataLocation of its own. "
-                f"The claim {self.plan.name} of {self.plan.batch} (what a task has read) names other shards or starts than the plan: "
-                f"{sorted(claim.shards)} instead of {sorted(planned)}"
+                f"The stored record of what {self.plan.where} has read (its claim) names other shards or starts than the plan: "
+                f"{few_of(sorted(claim.shards))} instead of {few_of(sorted(planned))}"
             )
 
 
