@@ -33,7 +33,7 @@ _NAMES = {
     ".plugins.positions.reset": "reset_positions",
     ".plugins.runtime.data_fetcher": "DataFetcher",
     ".plugins.runtime.aws_lambda": "lambda_handler",
-    ".plugins.runtime.frames": "read_arrow read_pandas read_polars",
+    ".plugins.runtime.data_frames": "read_arrow read_pandas read_polars",
     ".plugins.runtime.stream_and_consume": "Records consume stream",
     ".plugins.sinks.callback": "CallbackSink MemorySink",
     ".plugins.sinks.files.jsonl_sink": "JsonlSink",

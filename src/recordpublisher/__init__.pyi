@@ -43,9 +43,9 @@ from .plugins.metrics.prometheus.exporter import metrics_text as metrics_text
 from .plugins.positions.reset import reset_positions as reset_positions
 from .plugins.runtime.data_fetcher import DataFetcher as DataFetcher
 from .plugins.runtime.aws_lambda import lambda_handler as lambda_handler
-from .plugins.runtime.frames import read_arrow as read_arrow
-from .plugins.runtime.frames import read_pandas as read_pandas
-from .plugins.runtime.frames import read_polars as read_polars
+from .plugins.runtime.data_frames import read_arrow as read_arrow
+from .plugins.runtime.data_frames import read_pandas as read_pandas
+from .plugins.runtime.data_frames import read_polars as read_polars
 from .plugins.runtime.stream_and_consume import Records as Records
 from .plugins.runtime.stream_and_consume import consume as consume
 from .plugins.runtime.stream_and_consume import stream as stream

@@ -16,7 +16,7 @@ from recordpublisher.consumer.deserialization import CallableDeserializer, deser
 from recordpublisher.consumer.typed_values import Json, converter_into, has_fields, plain_value
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.plugin_loading import load_registry
-from recordpublisher.plugins.runtime.arguments import batch_decorator_factory
+from recordpublisher.plugins.runtime.argument_checks import batch_decorator_factory
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 

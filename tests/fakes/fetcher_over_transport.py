@@ -17,7 +17,7 @@ from recordpublisher.plugins.archive.archive import Catalogue
 from recordpublisher.plugins.archive.factory import ArchiveFactory
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import Registry
-from recordpublisher.plugins.runtime.arguments import batch_decorator_factory
+from recordpublisher.plugins.runtime.argument_checks import batch_decorator_factory
 from recordpublisher.plugins.runtime.shard_lister import ShardLister
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.fanout import FanOutRecordPublisherFactory

@@ -55,7 +55,10 @@ for each in pkgutil.walk_packages(recordpublisher.__path__, "recordpublisher.", 
             print(each.name.removeprefix("recordpublisher."), "says" if "needs the extra" in str(error) else "fails")
 """
 CHOSEN = {
-    *(f"plugins.{name}" for name in ("databases", "deserializers.avro", "metrics.opentelemetry", "runtime.frames")),
+    *(
+        f"plugins.{name}"
+        for name in ("databases", "deserializers.avro", "metrics.opentelemetry", "runtime.data_frames")
+    ),
     *(f"plugins.sinks.{name}" for name in ("files.parquet_sink", "sql", "tables.delta", "tables.iceberg")),
     "plugins.stores.sql_store",
 }

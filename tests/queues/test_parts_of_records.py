@@ -9,7 +9,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.host.plugin_loading import load_registry
-from recordpublisher.plugins.runtime.arguments import batch_decorator_factory
+from recordpublisher.plugins.runtime.argument_checks import batch_decorator_factory
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

@@ -98,7 +98,7 @@ _WORDS_OF_A_CHANGED_TABLE = (
     "has no column named",
     "ON CONFLICT clause does not match",
 )
-"""Messages of SQLite about a table, a column or a unique index that is missing; they have no code of their own."""
+"""Parts of SQLite's messages about a missing table, column or unique index. These errors have no code of their own."""
 _PERMANENT = ("28", "3D", "42501")
 """Beginnings of SQLSTATE codes for a wrong user or password, an unknown database and a missing right."""
 _PERMANENT_OF_SQLITE = {
@@ -124,7 +124,7 @@ _UNKNOWN_HOST = ("failed to resolve host", "could not translate host name")
 
 
 class Database:
-    """One connection to a database. Owns an engine and the only thread that ever uses it.
+    """One connection to a database. It owns an engine of SQLAlchemy, and the only thread that uses this engine.
 
     A pool of threads would not be safe: a cancelled `asyncio.to_thread` leaves its thread running, the next call overlaps it on the same
     connection, and one of them commits or rolls back the other's work. With one thread, a call waits until the previous one has ended, even
@@ -180,7 +180,7 @@ class Database:
         return f"{url.get_backend_name()}://{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
 
     def exists(self) -> bool:
-        """Return False for a file of SQLite that does not exist yet, because a connection would create it; otherwise True."""
+        """Return whether the database exists: False only for a missing SQLite file, which a connection would create."""
         url = self._engine.url
         return url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists()
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.positions.position_import import positions_from_states, read_positions
+from recordpublisher.plugins.positions.file_import import positions_from_states, read_positions
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard

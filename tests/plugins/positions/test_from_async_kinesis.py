@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import recordpublisher as rp
+from recordpublisher.plugins.positions.file_import import FileTransfer
 from recordpublisher.plugins.positions.job_positions import JobPositions
-from recordpublisher.plugins.positions.position_import import FileTransfer
 from recordpublisher.publishers.kinesis import KinesisClient
 
 from processes.command_line import ROOT

@@ -181,7 +181,7 @@ async def test_a_group_is_not_reset_while_a_worker_runs(job, put):
         while not sink.records:  # noqa: ASYNC110 - the endpoint is another thread
             await asyncio.sleep(0.05)
         await fetcher.checkpoint()
-        with pytest.raises(rp.StateError, match="sends heartbeats: stop all its processes first"):
+        with pytest.raises(rp.StateError, match="sends heartbeats: stop all processes of the job first"):
             await reset(elastic, "TRIM_HORIZON")
         fetcher.stop()
         await running

@@ -8,8 +8,8 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.cli.commands.positions import stored_states
+from recordpublisher.plugins.positions.file_import import FileTransfer
 from recordpublisher.plugins.positions.job_positions import job_and_lister
-from recordpublisher.plugins.positions.position_import import FileTransfer
 
 REFUSED = r"keeps them with its rows.*positions show.*positions import.*--force"
 

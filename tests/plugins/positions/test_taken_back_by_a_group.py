@@ -119,7 +119,9 @@ async def test_a_worker_that_lives_is_named(group, put, monkeypatch):
         running = asyncio.create_task(fetcher.run())
         while not await living(job):  # noqa: ASYNC110 - the worker's record is in a file
             await asyncio.sleep(0.05)
-        with pytest.raises(rp.StateError, match=r"worker [0-9a-f]{16} of the group sends heartbeats: stop all its"):
+        with pytest.raises(
+            rp.StateError, match=r"worker [0-9a-f]{16} of the group sends heartbeats: stop all processes"
+        ):
             await job.take_back_commits(found)
         fetcher.stop()
         await running

@@ -207,7 +207,7 @@ async def test_a_second_run_is_refused_while_the_first_reads_on(monkeypatch, cap
         running.stop()
         assert (await first).records == len(sink.records) == 2
         assert (await running.run()).reason is rp.EndReason.STOPPED
-    assert not [line for line in caplog.messages if "the run ended by an error" in line]
+    assert not [line for line in caplog.messages if "the run ended with an error" in line]
 
 
 async def handle(record):

@@ -80,4 +80,4 @@ async def test_the_end_of_a_job_tells_how_many_records_were_left_out(monkeypatch
     install(monkeypatch, {"a": [b"1", b"2"], "b": [b"3"]}, closed=True)
     failing = {} if sink is not rp.MemorySink else {"deserializer": broken}
     await run(sink(), properties={"flink.deserializer.error": "SKIP"}, **failing)
-    assert caplog.messages[-1] == "left out in all: 3 skipped records, 0 dead letters"
+    assert caplog.messages[-1] == "this run left out records: 3 skipped, 0 written as dead letters"

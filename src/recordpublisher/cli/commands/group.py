@@ -20,7 +20,7 @@ from ..output import duration, echo, joined, json_text, table
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.leases.group_store import GroupStore
-    from recordpublisher.plugins.groups import GroupStatus
+    from recordpublisher.plugins.group_control import GroupStatus
 
 group = subcommands(
     "Show the workers and shards of a group (`run --group`); take a worker out of it.\n\n"
@@ -40,7 +40,7 @@ async def show_group(
 
     Example: recordpublisher group show job.properties -p flink.state.uri=group
     """
-    from recordpublisher.plugins.groups import read_view, status_of
+    from recordpublisher.plugins.group_control import read_view, status_of
 
     async with _opened(properties) as documents:
         view = await read_view(documents)
@@ -77,7 +77,7 @@ def drain_worker(
 
     Example: recordpublisher group drain job.properties 5f0c2ab94d1e6f37 -p flink.state.uri=group --wait 0
     """
-    from recordpublisher.plugins import groups as draining
+    from recordpublisher.plugins import group_control as draining
 
     async def run() -> str | None:
         async with _opened(properties) as documents:
@@ -135,7 +135,7 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
 
 
 def _text(status: GroupStatus, now_ms: int) -> str:
-    from recordpublisher.plugins.groups import SHARD_COLUMNS
+    from recordpublisher.plugins.group_control import SHARD_COLUMNS
 
     workers = [
         (

@@ -24,9 +24,9 @@ from ..options import JobProperties, with_properties
 from ..output import echo, joined, json_text, table
 
 if TYPE_CHECKING:
+    from recordpublisher.plugins.positions.file_import import FileTransfer
     from recordpublisher.plugins.positions.job_positions import JobPositions
     from recordpublisher.plugins.positions.kcl_transfer import KclTransfer
-    from recordpublisher.plugins.positions.position_import import FileTransfer
 
 positions = subcommands(
     "Show the stored positions of a job; reset them; move them from a file, and from and to the KCL.\n\n"
@@ -281,8 +281,8 @@ async def _tell_and_pause(table_name: str, seconds: float) -> None:
 @asynccontextmanager
 async def file_transfer(properties: Properties, path: Path, is_forced: bool) -> AsyncIterator[FileTransfer]:
     """Open a transfer of positions from a file to the job."""
+    from recordpublisher.plugins.positions.file_import import FileTransfer
     from recordpublisher.plugins.positions.job_positions import job_and_lister
-    from recordpublisher.plugins.positions.position_import import FileTransfer
 
     async with job_and_lister(properties) as (job, lister, streams):
         yield FileTransfer(job, path, lister, streams, properties, is_forced)

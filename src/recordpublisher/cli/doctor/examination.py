@@ -10,7 +10,7 @@ from recordpublisher.plugins.host.build_from_properties import check_properties,
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
 from recordpublisher.plugins.host.unread_settings import unread_settings
-from recordpublisher.plugins.runtime.arguments import check_reading
+from recordpublisher.plugins.runtime.argument_checks import check_reading
 from recordpublisher.plugins.stores.back_ends import BACK_ENDS, back_end_of
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.clock import SystemClock

@@ -30,7 +30,7 @@ from recordpublisher.plugins.host.group_from_properties import group_from_proper
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.lag.job_state import JobStateReader, effect_of_no_positions
 from recordpublisher.plugins.lag.probe import LagProbe
-from recordpublisher.plugins.runtime.arguments import chosen_deserializer, value_type_made_by
+from recordpublisher.plugins.runtime.argument_checks import chosen_deserializer, value_type_made_by
 from recordpublisher.plugins.stores.back_ends import back_end_of
 from recordpublisher.plugins.stores.by_location import missing_folder
 from recordpublisher.publishers.base import Checks, RecordPublisherFactory, RecordSource, shards_listed_by

@@ -5,5 +5,5 @@ reads and writes them. `planning.py` decides which worker should have each shard
 docs/decisions/elastic.md.
 
 To add a field of a lease, see `Lease` in `lease_table.py`; to show it to people, add it to `ShardStatus` and `SHARD_COLUMNS`
-in `plugins/groups.py`.
+in `plugins/group_control.py`.
 """

@@ -1,4 +1,7 @@
-"""Keeps what the readers of all shards of an archive share: its files and documents (`FileCatalogue`), and the live stream."""
+"""The state that the readers of all shards of an archive share: its files and documents, and the live stream.
+
+A document is what the job that wrote the archive has stored about a shard, such as its parents and its end.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +77,7 @@ class Archive:
         self._has_late_beginning = False
 
     async def list_once(self, stream: str) -> None:
-        """List the stream if it was not listed yet."""
+        """List the live stream if it was not listed yet."""
         if self._lister is not None and stream not in self._listed:
             self.on_listed(stream, await self._lister.list_shards(stream))
 
@@ -93,11 +96,11 @@ class Archive:
         return self.is_live(shard)
 
     async def document(self, shard: Shard) -> ShardDocument | None:
-        """Return what the writing job last stored about a shard, or None if it stored nothing."""
+        """Return the newest document of a shard, or None if the writing job has stored none."""
         return await self.catalogue.document(shard)
 
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
-        """Return what the writing job has stored about the stream's shards, by shard id.
+        """Return the documents of the stream's shards, by shard id.
 
         Raises: ConfigurationError if a shard with files has no document, unless `allows_unproven`.
         """
@@ -115,7 +118,7 @@ class Archive:
         return {**archived, **known}
 
     async def shards_with(self, stream: str, needed: Iterable[str]) -> dict[str, Shard]:
-        """Return the shards as `shards` does. If one of the `needed` ids is missing, read and list the archive again first."""
+        """Return the shards as `shards` does. If a shard id in `needed` is missing, first read and list the archive again."""
         found = await self.shards(stream)
         if all(name in found for name in needed):
             return found
@@ -211,19 +214,19 @@ class Catalogue(Protocol):
     """Where the archive is, for messages."""
 
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
-        """Return what the writing jobs have stored about each shard of the stream, by shard id.
+        """Return the documents of the stream's shards, by shard id.
 
         Raises: StoreUnavailableError if the archive cannot be reached; StateError if a retry cannot help.
         """
 
     async def document(self, shard: Shard) -> ShardDocument | None:
-        """Return what the writing jobs have stored about a shard; None if nothing. Raises: the errors of `documents`."""
+        """Return the document of a shard; None if there is none. Raises: the errors of `documents`."""
 
     async def shard_ids(self, stream: str) -> Set[str]:
         """Return the ids of the shards that have files. Raises: the errors of `files`."""
 
     async def files(self, shard: Shard, *, again: bool) -> Sequence[RangeFile]:
-        """Return the ranges of a shard's files in order. With `again` the last listing of files is not used.
+        """Return the ranges of a shard's files in order. If `again` is set, list the files again.
 
         Raises: StoreUnavailableError if the archive cannot be reached; StateError if a retry cannot help.
         """
@@ -261,7 +264,7 @@ def files_at(uri: str, properties: Properties, order_of: OrderOf) -> ArchiveFile
 
 
 class FileCatalogue:
-    """An archive of files whose names say which records they have. It keeps the last listing."""
+    """The catalogue of an archive whose file names say which records each file has. It keeps the last listing."""
 
     def __init__(self, files: ArchiveFiles, order_of: OrderOf) -> None:
         self._order_of, self._files = order_of, files
@@ -306,7 +309,7 @@ class FileCatalogue:
         return self._listed
 
     async def files(self, shard: Shard, *, again: bool) -> Sequence[RangeFile]:
-        """Return the ranges of a shard's files. With `again` the shard's files are listed again."""
+        """Return the ranges of a shard's files. If `again` is set, list the shard's files again."""
         async with self._listing:
             is_new = self._listed is None
             listed = await self._all(again=again and self._has_partitions)
@@ -358,7 +361,7 @@ def _by_shard(paths: Sequence[str]) -> dict[tuple[str, str], list[tuple[str, str
 
 
 def _is_table(uri: str, names: Iterable[str]) -> ConfigurationError | None:
-    """Return an error if the folder with these names is a table, else None."""
+    """Return an error if the file names `names` in a folder show that it is a table, else None."""
     if {"_delta_log", "metadata"}.isdisjoint(found := {*names}):
         return None
     form = f"{DELTA}{uri}" if "_delta_log" in found else f"{ICEBERG}namespace.table"

@@ -39,7 +39,9 @@ _NONE = "NONE"
 
 
 class ArchiveFactory(RecordPublisherFactory):
-    """Makes the publishers of one job that reads an archive first. It closes the archive and the live factory.
+    """Makes the publishers of one job that reads an archive first.
+
+    It owns the archive and the live factory, which makes the publishers of the live stream.
 
     - `live`, `lister`, `catalogue`, `clock`: given only by tests.
 
@@ -92,7 +94,7 @@ class ArchiveFactory(RecordPublisherFactory):
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """Check the archive's location, and the properties of the live publisher. Raises: ConfigurationError if one is invalid."""
+        """Check the location of the archive, and the properties of the live publisher. Raises: ConfigurationError if one is invalid."""
         _uri(properties)
         if (made := _live_class(properties)) is not None:
             made.check(properties, streams)
@@ -118,12 +120,12 @@ class ArchiveFactory(RecordPublisherFactory):
         return ArchivePublisher(self._archive, shard, starting_position, metrics)
 
     async def release(self, stream: str) -> None:
-        """Release the stream's resources of the live factory."""
+        """Let the live factory release the resources of a stream."""
         if self._live is not None:
             await self._live.release(stream)
 
     def keep_shared(self) -> None:
-        """Keep the shared resources of the live factory at `close`."""
+        """Let the live factory keep its shared resources at `close`."""
         if self._live is not None:
             self._live.keep_shared()
 
@@ -225,7 +227,9 @@ async def examine_archive(archive: Archive, stream: str) -> str:
     """
     documents = await archive.documents(stream)
     if not documents:
-        raise StateError(f"{archive.catalogue.place} has no shard of {stream}")
+        raise StateError(
+            f"the archive {archive.catalogue.place} has no shard of {stream}: is it the archive of another stream?"
+        )
     unlisted = await _unlisted(archive, stream)
     shards = await archive.shards(stream)
     files = {name: await archive.catalogue.files(shards[name], again=False) for name in documents}
@@ -252,7 +256,7 @@ async def examine_archive(archive: Archive, stream: str) -> str:
 
 
 async def _unlisted(archive: Archive, stream: str) -> str:
-    """List the stream. Return an empty text, or a sentence if the call fails.
+    """List the live stream. Return an empty text, or the end of a sentence about the error if the call fails.
 
     The error is not raised, because other checks report this error, and the archive can be examined alone.
     """

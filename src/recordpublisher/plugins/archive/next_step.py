@@ -25,6 +25,19 @@ _RANGE = re.compile(
 _WITHOUT_RANGE = re.compile(rf"(?P<first>{_POSITION})-(?P<through>{_POSITION})(?:\.[0-9a-f]{{12}})?")
 
 
+def next_step(at: Seam) -> Step:
+    """Return what the reader of a shard does next, from the facts about its position."""
+    if at.file is not None and at.file.follows(at.place):
+        return Step.READ
+    if at.file is None:
+        if at.is_complete or at.is_bounded:
+            return Step.END
+        return Step.LIVE if at.is_live else Step.LOST
+    if at.is_live and at.stream_has_following:
+        return Step.LIVE
+    return Step.LOST if at.is_owed else Step.SKIP
+
+
 class Step(Enum):
     """The next step of the reader of a shard.
 
@@ -66,7 +79,7 @@ class RangeFile:
         return self.after is not None and not self.after_text.startswith(f"{AT}-")
 
     def follows(self, place: OrderKey | None) -> bool:
-        """Return whether no record is missing between the place and the first record of these files."""
+        """Return whether no record is missing between `place` (a position) and the first record of these files."""
         return self.after is None or not self.is_proven or (place is not None and self.after <= place)
 
 
@@ -92,19 +105,6 @@ class Seam:
     stream_has_following: bool = False
 
 
-def next_step(at: Seam) -> Step:
-    """Return what the reader of a shard does next, from the facts at its place."""
-    if at.file is not None and at.file.follows(at.place):
-        return Step.READ
-    if at.file is None:
-        if at.is_complete or at.is_bounded:
-            return Step.END
-        return Step.LIVE if at.is_live else Step.LOST
-    if at.is_live and at.stream_has_following:
-        return Step.LIVE
-    return Step.LOST if at.is_owed else Step.SKIP
-
-
 def order_key_of(position: SequenceNumber, order_of: OrderOf) -> OrderKey:
     """Return a position in the form that can be compared (`OrderKey`)."""
     part = position.sub_sequence
@@ -112,7 +112,7 @@ def order_key_of(position: SequenceNumber, order_of: OrderOf) -> OrderKey:
 
 
 def starting_order_key(start: StartingPosition, order_of: OrderOf) -> OrderKey | None:
-    """Return the place after which a read starts, or None if the start names no sequence number."""
+    """Return the position after which a read starts, or None if the start names no sequence number."""
     if start.skip_through is not None:
         return order_key_of(start.skip_through, order_of)
     if start.sequence_number is None:
@@ -123,19 +123,19 @@ def starting_order_key(start: StartingPosition, order_of: OrderOf) -> OrderKey |
 
 
 def position_from(text: str) -> SequenceNumber:
-    """Return the position that `position_text` has written."""
+    """Return the position in a text that `position_text` has made."""
     number, _, part = text.rpartition(".")
     return SequenceNumber(number, int(part))
 
 
 def order_key_before(first: SequenceNumber, order_of: OrderOf) -> OrderKey:
-    """Return the place just before a record."""
+    """Return the position just before a record."""
     order, part = order_of(first.sequence), first.sub_sequence
     return order, -1.0 if part == WHOLE_RECORD else part - 0.5
 
 
 def is_complete(place: OrderKey | None, through: str, order_of: OrderOf, is_owed: bool) -> bool:
-    """Return whether the archived end of a shard is at or before the place.
+    """Return whether the archived end of a shard is at or before `place` (a position).
 
     - `through`: the shard's end as its document has it: a position, BEGIN if the shard had no records, or AT if the writing job
       started too late to read any.

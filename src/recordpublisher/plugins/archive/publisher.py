@@ -211,8 +211,8 @@ class ArchivePublisher(RecordPublisher):
         self._place = file.after
         if file.is_continuation and self._archive.may_warn_of_late_beginning():
             text = (
-                "no file of %s has the records of %s up to %s, so it is read from there on. Other shards may begin at other times: "
-                "`recordpublisher doctor` says from when all shards are there"
+                "no file of %s has the records of %s up to %s, so the read of the shard begins after that. "
+                "Other shards may begin at other times: `recordpublisher doctor` says from when all shards are there"
             )
             place, upto = self._archive.catalogue.place, _shown(file.after_text)
             log.warning(text, place, self._shard.key, upto, extra=log_extra(self._shard.key))
@@ -313,7 +313,7 @@ class ArchivePublisher(RecordPublisher):
         return MOST_RECORDS if self._budget is None else max(1, min(MOST_RECORDS, self._budget // each))
 
     async def _publish(self, rows: RecordColumns, end: SequenceNumber, consumer: BatchConsumer) -> bool:
-        """Give a batch to the consumer. Return whether the consumer continues at the end of the batch."""
+        """Pass a batch to the consumer. Return whether the consumer continues at the end of the batch."""
         if len(rows):
             self._last_arrival_ms = rows.arrival_millis[-1]
         behind = None if self._last_arrival_ms is None else max(1, self._archive.clock.now_ms() - self._last_arrival_ms)
@@ -360,9 +360,9 @@ class ArchivePublisher(RecordPublisher):
         if self._budget is not None:
             self._live.set_read_budget(self._budget)
         log.info(
-            "%s is read live %s",
+            "%s is read from the live stream now, after %s",
             self._shard.key,
-            f"after {self._last_position or 'its start'}",
+            self._last_position or "its start",
             extra=log_extra(self._shard.key),
         )
 
@@ -444,8 +444,8 @@ class ArchivePublisher(RecordPublisher):
         elif gap is RetentionGap.NOT_CHECKED:
             self._metrics.add("retention_not_checked")
             text = (
-                "the stream shows no record of %s behind %s, which is older than the stream's retention: it is "
-                "not known whether records in between were lost"
+                "the stream shows no record of %s after %s, which is past the stream's retention. The read continues, but "
+                "it is not known whether records in between were lost"
             )
             log.warning(text, shard.key, await self._last(), extra=log_extra(shard.key))
         if gap is not RetentionGap.NONE:

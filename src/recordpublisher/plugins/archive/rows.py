@@ -67,7 +67,7 @@ class DecodeBuffer:
             self.drop(next(iter(self._held)))
 
     def use(self, rows: DecodedRows) -> None:
-        """Remember that the rows are used now."""
+        """Note that the rows are used now."""
         if rows in self._held:
             self._held[rows] = self._held.pop(rows)
 
@@ -91,7 +91,7 @@ class DecodedRows:
 
 
 def first_row_after(rows: RecordColumns, place: OrderKey | None, order_of: OrderOf) -> int:
-    """Return the index of the first row after a place."""
+    """Return the index of the first row after `place` (a position)."""
     if place is None:
         return 0
     numbers, parts = rows.sequence_numbers, rows.sub_sequence_numbers
@@ -204,7 +204,7 @@ class NoRows:
     groups = 0
 
     async def rows(self, group: int) -> RecordColumns:
-        """Not called, because there is no group."""
+        """Never called, because there is no group."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -212,7 +212,7 @@ class NoRows:
 
 
 class ParquetRows:
-    """A Parquet file.
+    """The rows of a Parquet file, by row group.
 
     - `source`: its path, its content, or an open file.
     - `part`: if given, only this row group is read, and only the rows of the shard with this `Shard.key`.
@@ -262,7 +262,7 @@ class ParquetRows:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return columns of the Arrow types string_view and binary_view as string and binary, because pyarrow cannot filter views."""
+    """Return a column of type string_view or binary_view as string or binary, because pyarrow cannot filter views."""
     import pyarrow as pa
 
     kind = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}.get(column.type)
@@ -311,7 +311,7 @@ class _Line(msgspec.Struct, gc=False, rename="camel"):
 
 
 class JsonRows:
-    """A file of JSON lines."""
+    """The rows of a file of JSON lines, in groups of whole lines."""
 
     def __init__(self, content: bytes, name: str, in_thread: InThread) -> None:
         self._name, self._in_thread = name, in_thread
@@ -320,7 +320,7 @@ class JsonRows:
         self._decoder = msgspec.json.Decoder(_Line)
 
     async def rows(self, group: int) -> RecordColumns:
-        """Decode the lines of row group `group`."""
+        """Decode the lines of group number `group`."""
         rows: RecordColumns = await self._in_thread(self._decode, group)
         return rows
 

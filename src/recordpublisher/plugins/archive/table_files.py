@@ -1,4 +1,7 @@
-"""Lists and opens the files of an archive in a table of Delta Lake or Iceberg, even if another program has joined files."""
+"""Lists and opens the files of an archive in a table of Delta Lake or Iceberg, even if another program has joined files.
+
+A proof (`RangeProof`) says how many rows of which range a file of the sink has. Files of other programs have none.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> ArchiveF
 
 
 class RowPiece(NamedTuple):
-    """The rows of one shard in one row group of a Parquet file that another program wrote, so that no proof says what it contains."""
+    """The rows of one shard in one row group of a Parquet file without a proof, because another program wrote it."""
 
     path: str
     group: int
@@ -147,9 +150,9 @@ class _TableFiles:
             return MergedFiles(parts, self._order_of)
 
     async def _folder(self) -> TableFolder:
-        """Return the folder with valid credentials.
+        """Return the folder of the table, with valid credentials.
 
-        Credentials from a catalogue are kept while they are valid, so that it is not asked for each file.
+        Credentials from a catalogue are kept while they are valid, so that the catalogue is not asked for each file.
         """
         now = asyncio.get_running_loop().time()
         if self._newest is None or now - self._newest[0] >= _FOLDER_SECONDS:

@@ -22,7 +22,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from ..host.build_from_properties import build_sink, dead_letter_properties
 from ..host.plugin_loading import load_registry
-from ..runtime.arguments import decorators_and_type
+from ..runtime.argument_checks import decorators_and_type
 from ..runtime.data_fetcher import DataFetcher
 from ..runtime.stream_names import StreamNames, streams_argument
 from ..sinks.callback import MemorySink

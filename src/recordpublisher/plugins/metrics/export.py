@@ -31,9 +31,9 @@ from recordpublisher.publishers.properties.job_properties import METRICS_INTERVA
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import PluginCall, describe_error
 
-from ..async_statements import OnlyAsyncWith
 from ..host.build_from_properties import build_metrics_exporters
 from ..host.plugin_loading import load_registry
+from ..only_async_with import OnlyAsyncWith
 
 log = logging.getLogger("recordpublisher.metrics")
 Scope = Literal["worker", "shard", "sink"]

@@ -151,7 +151,7 @@ class JobPositions:
         await self._store_over(store, found, states)
 
     async def _seal_entries(self, group: GroupStore) -> None:
-        """Let the group's former workers, which may be suspended, commit no more rows. Later workers publish what these have committed."""
+        """Make commits of former workers, which may be suspended, fail. Later workers publish the rows that these have committed."""
         if (entries := entry_store_of(self._sink)) is not None:
             for worker in await group.read_records(consistent=True):
                 await seal_part(GroupStore(entries), worker, 0)
@@ -174,7 +174,7 @@ class JobPositions:
     async def _store_over(
         self, store: ConditionalStore, found: StoredDocument[LeaseTable], states: Mapping[str, ShardState]
     ) -> None:
-        """Seal the worker of a job that runs alone, if there is one: later writes of its process fail. Then store the states.
+        """Store the states. If the job runs alone, first seal its worker, so that later writes of its process fail.
 
         The worker's record is sealed first, then the documents with its positions.
         """
@@ -252,7 +252,7 @@ async def end_group(group: GroupStore, settings: LeaseSettings) -> None:
         await seal_all_silent(group, settings, SystemClock())
     except LiveWorkerError as error:
         raise StateError(
-            f"worker {error.worker} of the group sends heartbeats: stop all its processes first"
+            f"worker {error.worker} of the group sends heartbeats: stop all processes of the job first"
         ) from error
 
 
@@ -265,7 +265,7 @@ class ImportedPosition:
     """The position from which the job starts to read one shard.
 
     - `found`: the position in the file or table that is imported, as a text.
-    - `is_stored`: False if the file or table has none. Then the job decides by its own rules.
+    - `is_stored`: False if the file or table has no position of the shard. Then the job decides by its own rules.
     """
 
     shard: str

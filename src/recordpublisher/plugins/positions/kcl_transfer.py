@@ -23,7 +23,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION, LIST_SHARDS_RETRIES
 from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.retry import call_with_retries
-from recordpublisher.publishers.safe_text import counted
+from recordpublisher.publishers.safe_text import counted, few_of
 from recordpublisher.publishers.shards import HashRange, Shard, stream_name
 
 from ..stores.aws_store_calls import AwsStoreCalls, ConditionFailedError, NotFoundError
@@ -39,13 +39,6 @@ The KCL numbers sub-records from 0, and a record that is not an aggregate has 0.
 drops records that are not above the checkpoint. So 0 would repeat the other sub-records of an aggregate.
 """
 _STOP_FIRST = "Stop it first. To continue nevertheless, add --force"
-
-
-class TransferLister(ListingPort, Protocol):
-    """Lists the shards that the job reads, and the shards that the stream itself still has."""
-
-    async def list_live_shards(self, stream: str) -> list[Shard]:
-        """Return the shards of the stream, without those that only an archive has."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +92,8 @@ class KclTransfer:
         names = [*map(stream_name, self.streams)]
         if (lacking := shards_no_longer_listed(listed, restored, names)) and not self.is_forced:
             raise StateError(
-                f"the listing lacks {', '.join(lacking)}, which the job has not read to the end, so {self.table.place} would get no lease "
-                "there: try again later. If their records are past retention, add --force"
+                f"the stream's listing lacks {few_of(lacking)}, which the job has not read to the end, so {self.table.place} would get no "
+                "lease for them. Try again later. If their records are past retention, add --force"
             )
         live = {shard.key for stream in self.streams for shard in await self._list_live(stream)}
         plan = leases_from_states(restored, listed, initial_position(self.properties), leases, names)
@@ -108,7 +101,7 @@ class KclTransfer:
         unread = [shard for shard, exported in gone.items() if not exported.written.has_ended]
         if unread and not self.is_forced:
             raise StateError(
-                f"the job has not read the archived {', '.join(unread)} to the end, and the stream no longer has them, so the KCL cannot "
+                f"the job has not read the archived {few_of(unread)} to the end, and the stream no longer has them, so the KCL cannot "
                 "read them. Let the job read them first. To leave their records out, add --force"
             )
         # The KCL needs no lease of a shard that no longer exists. An open lease that its table has must still be closed.
@@ -116,7 +109,7 @@ class KclTransfer:
         ahead = [exported.shard for exported in plan if exported.goes_back]
         if ahead and not self.is_forced:
             raise StateError(
-                f"{self.table.place} is ahead of the job for {', '.join(ahead)}: if the job's positions were written there, the KCL would "
+                f"{self.table.place} is ahead of the job for {few_of(ahead)}: if the job's positions were written there, the KCL would "
                 "read records again. To write them nevertheless, add --force"
             )
         return plan
@@ -149,7 +142,7 @@ class KclTransfer:
     def _check_stopped(self, before: Sequence[KclLease], after: Sequence[KclLease]) -> None:
         renewed = renewed_leases(before, after)
         if renewed and not self.is_forced:
-            owners = ", ".join(sorted({lease.owner or "no worker" for lease in renewed}))
+            owners = few_of(sorted({lease.owner or "no worker" for lease in renewed}))
             raise StateError(
                 f"a worker of the KCL is alive: {counted(len(renewed), 'lease')} of {self.table.place} changed within "
                 f"{self.watch_seconds:g} s, owned by {owners}. {_STOP_FIRST}"
@@ -166,7 +159,7 @@ class KclTransfer:
         live = sorted(worker for worker, beat in after.items() if before.get(worker) != beat)
         if live and not self.is_forced:
             raise StateError(
-                f"the job is running: worker {', '.join(live)} of its group sends heartbeats. {_STOP_FIRST}"
+                f"the job is running: {counted(len(live), 'worker')} of its group sent heartbeats ({few_of(live)}). {_STOP_FIRST}"
             )
 
     async def _list(self, stream: str) -> list[Shard]:
@@ -177,6 +170,13 @@ class KclTransfer:
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))
+
+
+class TransferLister(ListingPort, Protocol):
+    """Lists the shards that the job reads, and the shards that the stream itself still has."""
+
+    async def list_live_shards(self, stream: str) -> list[Shard]:
+        """Return the shards of the stream, without those that only an archive has."""
 
 
 @dataclass(frozen=True, slots=True)

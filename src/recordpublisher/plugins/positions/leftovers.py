@@ -26,15 +26,6 @@ from ..stores.by_location import missing_folder
 from .job_positions import end_group
 
 
-class UnpublishedCommits(NamedTuple):
-    """The commits that a worker's stored positions (its entry) name and that are not published."""
-
-    sink: CommittingSink
-    store: ConditionalStore
-    name: str
-    staged: Sequence[Staged]
-
-
 class JobLeftovers:
     """Owns the connections of the job's sink and of its dead-letter sink, which are never opened, and of its state store.
 
@@ -88,7 +79,7 @@ class JobLeftovers:
         table = await group.read_table()
         if table is None:
             raise StateError(
-                f"{found.name} in {found.store.place} is of a worker whose lease table is not in {place.place}: set the "
+                f"{found.name} in {found.store.place} belongs to a worker whose lease table is not in {place.place}: set the "
                 f"{STATE_URI.key} that the job has"
             )
         if table.document.alone is None:
@@ -112,6 +103,15 @@ class JobLeftovers:
         named = [each for names in in_stores for staged in names.values() for each in staged]
         still = set(await calls.leftovers(named))
         return [left for left in listed if left.written < before and left in still]
+
+
+class UnpublishedCommits(NamedTuple):
+    """The commits that a worker's stored positions (its entry) name and that are not published."""
+
+    sink: CommittingSink
+    store: ConditionalStore
+    name: str
+    staged: Sequence[Staged]
 
 
 async def take_back_commits(found: UnpublishedCommits) -> None:
@@ -165,7 +165,7 @@ async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list
 
 
 async def _named_in(store: ConditionalStore, target: str) -> dict[str, Sequence[Staged]]:
-    """Return the items staged for `target` that are named in the positions of workers."""
+    """Return the items staged for `target` that the stored positions of workers name, by the name of the entry."""
     found = {}
     for name, value in (await store.list(PARTS_PREFIX)).items():
         part = PositionPart.from_bytes(value.value, f"{name} in {store.place}")

@@ -32,6 +32,38 @@ LISTING_PAUSE_SECONDS = 1.0
 """Approximate pause between two of these listings (seconds)."""
 
 
+async def reset_positions(
+    properties: Mapping[str, object],
+    to: datetime | timedelta | str | float,
+    *,
+    shard_ids: Collection[str] = (),
+    dry_run: bool = False,
+) -> dict[str, SequenceNumber | StartingPosition | None]:
+    """Let a job that was stopped continue from another position, as `recordpublisher positions reset` does.
+
+    - `properties`: the job's properties, as `recordpublisher run` takes them.
+    - `to`: `"TRIM_HORIZON"`, `"LATEST"`, an age (`"1h"` or a timedelta), or a time: a datetime or ISO-8601 with a zone, epoch seconds or
+      milliseconds.
+    - `shard_ids`: reset only these shards, by id in all streams, or as `stream/shard`. Default: every shard.
+    - `dry_run`: write nothing.
+
+    Return a dict from each `stream/shard` to the sequence number after which, or the start from which, the shard will be read; None if
+    it was read to its end. Later writes of running processes fail.
+
+    Raises: ConfigurationError if a property, `to` or a shard id is invalid; StateError if the job has no positions, if a worker of the
+    group is running, or if the listing of a stream has no shard or lacks one that exists;
+    KinesisError if the shards cannot be listed.
+    """
+    start, properties = reset_target(to, "to"), Properties(properties)
+    async with job_and_lister(properties) as (job, lister, streams):
+        reset = PositionsReset(job, lister, streams, properties, start, shard_ids)
+        plan = await reset.plan()
+        if not dry_run:
+            await reset.apply(plan)
+    states = imported_states(plan)
+    return {key: None if state.ended else state.position or state.start for key, state in states.items()}
+
+
 class ResetLister(ListingPort, Protocol):
     """Lists shards, and reports whether a shard exists although a listing lacks it."""
 
@@ -146,7 +178,10 @@ class PositionsReset:
 def _expired(
     known: Mapping[str, ImportedPosition], listed: Sequence[Shard], restored: RestoredState, stream: str
 ) -> dict[str, ImportedPosition]:
-    """Return the shards that a stream no longer lists, without a position: with one, each start would report their records as lost."""
+    """Return the shards that a stream no longer lists, with their positions removed.
+
+    With a position, each start of the job would report records of these shards as lost.
+    """
     return {
         key: replace(known[key], note="it has expired, and is forgotten", is_stored=False)
         for key in _lacking(known, listed, restored, stream)
@@ -164,38 +199,6 @@ def reset_target(to: datetime | timedelta | str | float, name: str = "--to") -> 
             name, to, START_FORMS, reason=f"that is {iso_time(start.timestamp_ms)}, before the year 2000"
         )
     return start
-
-
-async def reset_positions(
-    properties: Mapping[str, object],
-    to: datetime | timedelta | str | float,
-    *,
-    shard_ids: Collection[str] = (),
-    dry_run: bool = False,
-) -> dict[str, SequenceNumber | StartingPosition | None]:
-    """Let a job that was stopped continue from another position, as `recordpublisher positions reset` does.
-
-    - `properties`: the job's properties, as `recordpublisher run` takes them.
-    - `to`: `"TRIM_HORIZON"`, `"LATEST"`, an age (`"1h"` or a timedelta), or a time: a datetime or ISO-8601 with a zone, epoch seconds or
-      milliseconds.
-    - `shard_ids`: reset only these shards, by id in all streams, or as `stream/shard`. Default: every shard.
-    - `dry_run`: write nothing.
-
-    Return a dict from each `stream/shard` to the sequence number after which, or the start from which, the shard will be read; None if
-    it was read to its end. Later writes of running processes fail.
-
-    Raises: ConfigurationError if a property, `to` or a shard id is invalid; StateError if the job has no positions, if a worker of the
-    group is running, or if the listing of a stream has no shard or lacks one that exists;
-    KinesisError if the shards cannot be listed.
-    """
-    start, properties = reset_target(to, "to"), Properties(properties)
-    async with job_and_lister(properties) as (job, lister, streams):
-        reset = PositionsReset(job, lister, streams, properties, start, shard_ids)
-        plan = await reset.plan()
-        if not dry_run:
-            await reset.apply(plan)
-    states = imported_states(plan)
-    return {key: None if state.ended else state.position or state.start for key, state in states.items()}
 
 
 def _lacking(known: Iterable[str], listed: Sequence[Shard], restored: RestoredState, stream: str) -> list[str]:

@@ -30,7 +30,7 @@ from recordpublisher.publishers.records import Record, RecordBatch, UserRecord, 
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import ConsumerArn, Shard, stream_name
 
-from .arguments import batch_decorator_factory, checked_properties, chosen_deserializer, value_type_made_by
+from .argument_checks import batch_decorator_factory, checked_properties, chosen_deserializer, value_type_made_by
 from .background_loop import BackgroundLoop
 from .stop_signals import SHORT_ERRORS
 
@@ -46,7 +46,7 @@ HandlerArgument = (
 )
 """A function of a record or of its value, or with a `batch_size` above 1, of a list of records or values."""
 SPARE_SECONDS = 1.0
-"""How long before its time is up the function answers (seconds); half of its time if that is shorter."""
+"""The function answers this long before its time is up (seconds), or at half of its time if that is later."""
 
 
 def lambda_handler(

@@ -30,7 +30,7 @@ Ts = TypeVarTuple("Ts")
 
 PATIENCE_SECONDS = 5.0
 _SLICE_SECONDS = 0.5
-"""The longest single wait of a caller, after which it looks for an interruption (seconds, see `_wait`)."""
+"""The longest single wait of a thread, after which it checks for an interruption (seconds, see `_wait`)."""
 
 
 class BackgroundLoop:
@@ -54,11 +54,11 @@ class BackgroundLoop:
         self._patience_seconds = patience_seconds
         self._interrupted_at: float | None = None
         self._tasks: set[_BackgroundTask] = set()
-        """The work that has not ended. Each task is added before the loop learns of it."""
+        """The work that has not ended. Each task is added before the loop starts it."""
         self._ready = threading.Event()
         self._thread = OwnedThread(target=self._run_loop, name=name, daemon=True)
         self._own_threads: set[threading.Thread] = {self._thread}
-        """The thread of the loop, and those of its pool, for which the loop waits at its end."""
+        """The thread of the loop, and the threads of its pool, for which the loop waits at its end."""
         self._closing: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         """Why the loop could not be made, for example because the process has too many open files."""
@@ -243,7 +243,7 @@ class BackgroundLoop:
 
 
 class EarlyEnd:
-    """Ends a read in a loop of its own that one thread waits for, at the request of another thread."""
+    """Lets another thread end a read that runs in an event loop of its own while one thread waits for it."""
 
     def __init__(self) -> None:
         self.is_requested = False
@@ -282,7 +282,10 @@ def _wait(event: threading.Event, timeout: float | None = None) -> bool:
 
 
 class LoopForExit(asyncio.SelectorEventLoop):
-    """A loop that can still look up addresses while the interpreter exits, when thread pools accept no work and no thread can start."""
+    """An event loop that can still look up addresses while the interpreter exits.
+
+    At that time thread pools accept no work, and no thread can start.
+    """
 
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
@@ -423,7 +426,8 @@ class JobsInThreads:
             while run.owner.is_alive() and not run.closed.wait(CHECK_SECONDS):
                 if time.monotonic() > until:
                     log.error(
-                        "the job of a daemon thread did not end within %.0f s, and the exit does not wait for it any longer",
+                        "the job of a daemon thread did not end within %.0f s, so the exit no longer waits for it: "
+                        "records after its last checkpoint are read again",
                         run.seconds,
                     )
                     break

@@ -29,7 +29,7 @@ from recordpublisher.publishers.user_code import close_or_leave
 
 from ..host.build_from_properties import build_source, checked_publisher_class
 from ..host.plugin_loading import load_registry
-from .arguments import Assigner, batch_decorator_factory, check_bounded
+from .argument_checks import Assigner, batch_decorator_factory, check_bounded
 from .shard_lister import ShardLister
 
 NO_LISTING_MS = -1

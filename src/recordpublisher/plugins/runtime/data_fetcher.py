@@ -31,13 +31,13 @@ from recordpublisher.publishers.properties.keyword_types import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times_and_sizes import Duration, seconds_of
 from recordpublisher.publishers.records import V
-from recordpublisher.publishers.safe_text import counted, notes_of, text_of
+from recordpublisher.publishers.safe_text import notes_of, text_of
 from recordpublisher.publishers.user_code import add_note, describe_error
 
-from ..async_statements import OnlyAsyncWith
 from ..host.plugin_loading import load_registry
 from ..host.registry import Registry
-from .arguments import (
+from ..only_async_with import OnlyAsyncWith
+from .argument_checks import (
     COMMAND_OPTIONS,
     Assigner,
     MakeDecorator,
@@ -187,9 +187,9 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         return self
 
     def _claim_sink(self) -> None:
-        """Refuse a sink that another open fetcher uses: it would be opened twice, and closed with the first of them.
+        """Register this fetcher as the user of its sink, because a shared sink would be opened twice, and closed with the first fetcher.
 
-        Raises: SinkError if there is one.
+        Raises: SinkError if another open fetcher uses the sink.
         """
         sink = self._given_sink
         if sink is None or (type(sink).open is Sink.open and type(sink).close is Sink.close):
@@ -251,7 +251,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
             words = ". ".join([text_of(error), *notes_of(error)])
             # The error is logged here, because a program may await the run only when a server next to it ends.
             log.error(  # noqa: TRY400 - the traceback is raised
-                "the run ended by an error, and this process no longer reads %s: %s: %s. "
+                "the run ended with an error, and this process no longer reads %s: %s: %s. "
                 "Make and run a new DataFetcher to resume",
                 ", ".join(self.streams),
                 type(error).__name__,
@@ -433,12 +433,15 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         """
         done = self._fetcher.progress()
         if done.skipped or done.dead_letters:
-            skipped, letters = counted(done.skipped, "skipped record"), counted(done.dead_letters, "dead letter")
-            log.warning("left out in all: %s, %s", skipped, letters)
+            log.warning(
+                "this run left out records: %s skipped, %s written as dead letters",
+                f"{done.skipped:,}",
+                f"{done.dead_letters:,}",
+            )
 
 
 async def _ended(opening: asyncio.Task[None] | None) -> asyncio.Task[None] | None:
-    """Cancel the task that opens the fetcher, and return the task when it has ended, so that the caller can close what was opened."""
+    """Cancel the task that opens the fetcher, and return it when it has ended. The caller then closes everything that was opened."""
     if opening is not None:
         opening.cancel()
         await asyncio.wait([opening])

@@ -56,7 +56,7 @@ from ..host.plugin_loading import warn_of_broken_plugins
 from ..host.registry import Registry
 from ..host.unread_settings import unused_dead_letters
 from ..tracing.trace_context import traced_calls
-from .arguments import (
+from .argument_checks import (
     Assigner,
     batch_decorator_factory,
     check_function,
@@ -249,7 +249,7 @@ def build_queue_job(
     clock: Clock,
     **refused: object,
 ) -> QueueJob:
-    """Build the parts of the job. Nothing is opened.
+    """Build the parts of a job that reads a queue. Nothing is opened.
 
     - `refused`: arguments that need positions; they must be None or empty.
 

@@ -16,7 +16,7 @@ from recordpublisher.publishers.user_code import ForeignExitError, can_take, exi
 
 from ..host.build_from_properties import build_metrics_exporters
 from ..host.plugin_loading import load_registry
-from .arguments import COMMAND_OPTIONS, CommandOptions
+from .argument_checks import COMMAND_OPTIONS, CommandOptions
 from .data_fetcher import DataFetcher
 from .supervisor import UNBOUNDED, run_fetcher
 
@@ -31,10 +31,10 @@ async def run_python_job(
     exporters: Sequence[MetricsExporter],
     bounds: Bounds = UNBOUNDED,
 ) -> None:
-    """Run the job as `run_process` does.
+    """Run the job that the program `job` (module:name) makes, as `run_process` runs the job of a properties file.
 
     - `given`: properties that take precedence over the job's own.
-    - `change`: applied to the properties after that.
+    - `change`: a function that changes the properties after that.
 
     Raises: the errors of `run_process` and of the program.
     """

@@ -66,7 +66,7 @@ class ShardLister:
         self._client = client
         self._is_own: dict[str, bool] = {}
         self._missing_since: dict[str, float] = {}
-        """Since when `discover` has said that a stream does not exist which it had listed before (monotonic seconds)."""
+        """By stream: since when `discover` reports that a stream which it has listed does not exist (monotonic seconds)."""
         self._without_retention: set[str] = set()
         self._completely_listed: set[str] = set()
 
@@ -132,12 +132,12 @@ class ShardLister:
             raise
 
     def _check_deleted(self, stream: str, error: StreamNotFoundError) -> None:
-        """Raise TransientError until `discover` has said for `DELETED_SECONDS` that a stream which it had listed does not exist."""
+        """Raise TransientError until `discover` has reported for `DELETED_SECONDS` that a stream which it has listed does not exist."""
         if stream not in self._is_own:
             return
         now = self._clock.monotonic()
         if now - self._missing_since.setdefault(stream, now) < DELETED_SECONDS:
-            words = f"{error}; it counts as deleted when `discover` has said so for {DELETED_SECONDS:.0f} s"
+            words = f"{error}; the stream counts as deleted if `discover` reports this for {DELETED_SECONDS:.0f} s"
             raise TransientError(words) from error
 
     async def _until_complete(self, stream: str, listed: list[Shard]) -> list[Shard]:
@@ -274,9 +274,10 @@ class ShardLister:
             return None
 
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call with retries.
+        """Make a call to the service, with retries, and return its result.
 
-        Before the first success, retries end early if DNS does not know the endpoint, which may be mistyped, or if their number is set.
+        Before the first success, retries end early if DNS does not know the endpoint, which may be mistyped, or if a property limits their
+        number.
         """
         policy = self._policy if self._has_succeeded else self._first_policy
         try:

@@ -1,4 +1,4 @@
-"""The end of a job: the signals that drain it, log lines on what it waits for, and the form of the error that it reports."""
+"""Stops a job at a signal, logs what its end waits for, and shortens the error that it reports."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ NOTICE_SECONDS, LOOK_SECONDS = 10.0, 1.0
 
 
 class StopSignals:
-    """The `stop` functions to call at the first signal, each in its own event loop. A process needs only one instance."""
+    """Calls the `stop` functions of the open jobs at the first signal, each in its event loop. A process needs only one instance."""
 
     def __init__(self) -> None:
         self._stops: list[tuple[Callable[[], None], asyncio.AbstractEventLoop]] = []
@@ -94,7 +94,7 @@ async def tell_what_drains(
     - `hung_publishers`: returns the publishers that have not ended although they were cancelled.
     - `began`: set when the drain begins; None if it has begun.
     - `error`: returns the error that ends the job, if it has failed.
-    - `checkpoints`, `state_place`: what is not stored yet, and where positions are stored.
+    - `checkpoints`: knows what is not stored yet. `state_place`: the place where positions are stored.
     """
     if began is not None:
         await began.wait()
@@ -266,4 +266,4 @@ class _ShortErrors(ContextDecorator):
 
 
 SHORT_ERRORS = _ShortErrors()
-"""Used for the blocks and functions that users call."""
+"""Shortens the errors of the blocks and functions that users call."""

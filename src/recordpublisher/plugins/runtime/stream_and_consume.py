@@ -24,7 +24,7 @@ from recordpublisher.publishers.properties.retry_properties import with_short_ou
 from recordpublisher.publishers.properties.times_and_sizes import Duration, seconds_of
 from recordpublisher.publishers.records import Record, RecordBatch, V
 
-from .arguments import checked_properties
+from .argument_checks import checked_properties
 from .background_loop import BackgroundLoop, EarlyEnd
 from .data_fetcher import DataFetcher
 from .stop_signals import SHORT_ERRORS
@@ -209,7 +209,7 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
 
 
 class _BatchIterator(AsyncGenerator[RecordBatch[V], None]):
-    """The batches of `stream`. A plain `for` over them is an error that says what to write."""
+    """The iterator that `stream` returns. A plain `for` over it raises an error that says what to write."""
 
     def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
         self._batches = batches

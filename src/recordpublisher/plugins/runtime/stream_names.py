@@ -153,7 +153,7 @@ class StreamsFile:
 
 
 def streams_argument(properties: Properties) -> StreamsArgument:
-    """Return the streams that the properties give: names, or a function.
+    """Return the streams that the properties give: a list of names or ARNs, or a function that returns them.
 
     Raises: ConfigurationError unless exactly one of the three properties is set, or if a name is invalid.
     """

@@ -177,7 +177,7 @@ async def run_process(
     """Read, write and checkpoint until a signal, an error, a bound, or the end of the streams. After a signal, drain and take a checkpoint.
 
     - `report`: called with the progress once a second.
-    - `supervisor`: descriptor of a pipe. Its end of file means that the process must drain.
+    - `supervisor`: descriptor of the pipe from the supervisor, whose end of file means that the process must drain.
     - `metrics_folder`: folder from which the supervisor reads the metrics. Without it this process exports them, as the properties say.
     - `number`: number of this worker of a supervisor.
     - `more_exporters`: exporters in addition to those that the properties name.

@@ -1,7 +1,8 @@
 """Spark's data source `format("kinesis")`, for reading and writing, and the public names of `rp.spark`. Start at `data_source.py`.
 
-The public names are imported at their first use. So this package can be imported without Spark: the list of all properties includes the
-options that it declares. Queries are in `source/`, `spark.read` in `batch_read.py`, writing in `writer.py`, listeners in `listeners.py`.
+The public names are imported at their first use, so this package can be imported without Spark. The list of all properties needs that,
+because it includes the options that this package declares. Queries are in `source/`, `spark.read` in `batch_read.py`, writing in
+`writer.py`, listeners in `listeners.py`.
 """
 
 import importlib
@@ -42,7 +43,7 @@ __all__ = [
 if not TYPE_CHECKING:  # Hidden from type checkers, which would accept any name because of it.
 
     def __getattr__(name: str) -> Any:
-        """Import a name when it is first used.
+        """Import a public name of `rp.spark` at its first use, and return it.
 
         Raises: ImportError, naming the extra, if Spark is not installed; AttributeError if there is no such name.
         """

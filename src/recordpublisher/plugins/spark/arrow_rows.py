@@ -1,4 +1,7 @@
-"""Collects records as Arrow batches of rows, in memory that each window of a read uses again."""
+"""Collects records as Arrow batches of rows.
+
+A window is one read of a task's shards within bounds. The next window uses the memory of the last one again.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,12 @@ _IDS = pa.schema([RECORD_SCHEMA.field(name) for name in ("stream", "shardId", "s
 class ArrowRows(Sink):
     """A sink that collects rows as Arrow columns.
 
-    For the claim of a task (the record of what it has read) it also has each shard's first and last row, its number of rows, and its bytes
-    before de-aggregation. Records wait until there are enough of them for columns of a good size.
+    For the claim of a task (the record of what it has read) it also keeps each shard's first and last row, its number of rows, and its
+    bytes before de-aggregation. Records wait until there are enough of them for columns of a good size.
 
     - `columns`: the columns that Spark gets.
     - `may_drop`: whether `keep_until` may be called, which needs the columns that identify a row.
-    - `memory`: memory of an earlier window. A buffer is used again if no column refers to it any longer.
+    - `memory`: the buffers of an earlier window. A buffer is used again if no column refers to it any longer.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class ArrowRows(Sink):
         return built + self._waiting_rows
 
     def keep_until(self, key: str, last: tuple[str, int] | None) -> int:
-        """Drop a shard's rows after the row `last`, or all of them if that row is missing. Return how many are kept.
+        """Drop a shard's rows after the row `last`, or all of them if that row is missing. Return how many rows of the shard are kept.
 
         - `key`: the shard's `Shard.key`.
         - `last`: the sequence number and the sub-sequence number of a row.
@@ -88,14 +91,14 @@ class ArrowRows(Sink):
         return pa.Table.from_batches(self._built, schema=self._columns.schema)
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, in batches of a good size. Each batch is released when it is returned, so that nothing is in memory twice."""
+        """Yield and release the rows, in batches of at most `ROWS_PER_BATCH` rows, so that no row is in memory twice."""
         self.build()
         self._built.reverse()
         while self._built:
             yield from pa.Table.from_batches([self._built.pop()]).to_batches(max_chunksize=ROWS_PER_BATCH)
 
     def build(self) -> None:
-        """Make the columns of the batches that wait. Raises: DeserializationError if a value does not fit its column."""
+        """Turn the records collected since the last call into columns. Raises: DeserializationError if a value does not fit its column."""
         if self._waiting:
             self._built.append(self._columns.batch(self._waiting, self._memory.joined))
             if self._ids is not None:
@@ -113,7 +116,7 @@ def _row_id(batch: RecordBatch, index: int) -> tuple[str, int]:
 
 
 KEPT_IF_USED = 0.25
-"""If a window fills less than this part of a buffer, its memory is released, because the stream has become quiet."""
+"""A buffer of which a window fills at most this part is released, because the stream has become quiet."""
 
 
 @dataclass(slots=True)
@@ -135,22 +138,22 @@ class ReusedMemory:
 
     @classmethod
     def of_process(cls) -> ReusedMemory:
-        """Return the memory of this Python process of Spark. Call it only in the thread that runs Spark's tasks."""
+        """Return the reused buffers of this Python process of Spark. Call it only in the thread that runs Spark's tasks."""
         return worker_loop().cached("memory of columns", cls)
 
     @classmethod
     def pair_of_process(cls) -> tuple[ReusedMemory, ReusedMemory]:
-        """Return the two reused buffers of this Python process. One is filled while Spark handles the rows in the other one."""
+        """Return two sets of reused buffers of this Python process. One is filled while Spark handles the rows in the other one."""
         return cls.of_process(), worker_loop().cached("memory of every other window", cls)
 
     def begin_window(self) -> None:
-        """Release the memory that the last window has not used."""
+        """Release the buffers that the last window has hardly used, and make the others free for the next window."""
         self._buffers = [each for each in self._buffers if each.used > KEPT_IF_USED * each.capacity]
         for each in self._buffers:
             each.used = 0
 
     def joined(self, parts: Iterable[Iterable[bytes]]) -> memoryview:
-        """Return the values of all parts, one after the other. The memory is free again when nothing refers to the result."""
+        """Return the values of all parts, joined in one buffer. The buffer is free again when nothing refers to the result."""
         buffer = self._free_buffer()
         for part in parts:
             buffer.content.writelines(part)

@@ -29,6 +29,7 @@ from recordpublisher.publishers.properties.reading_properties import (
     INITIAL_TIMESTAMP_FORMAT,
 )
 from recordpublisher.publishers.properties.times_and_sizes import iso_time
+from recordpublisher.publishers.safe_text import few_of
 from recordpublisher.publishers.shards import Shard, stream_name
 from recordpublisher.publishers.skipped_records_log import log_left_out
 
@@ -46,22 +47,6 @@ if TYPE_CHECKING:
     from .source.kinesis_service import KinesisService
 
 
-class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """The parts of shards that one task reads, in the form in which Spark sends them to the task.
-
-    - `settles_in`: seconds after which every record before the end can be read. Only a later read shows that a shard has no more of them.
-    - `planned`: the `Shard.key` of every shard that the tasks read. Set only in the task that looks for shards created after the plan.
-    """
-
-    def __init__(
-        self, parts: tuple[ShardRange, ...], settles_in: float = 0.0, planned: frozenset[str] | None = None
-    ) -> None:
-        super().__init__(", ".join(part.shard.key for part in parts))
-        self.parts = parts
-        self.settles_in = settles_in
-        self.planned = planned
-
-
 class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
     """Plans the tasks of a batch read on the driver, and reads the rows of one of them in each task.
 
@@ -77,7 +62,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
 
     @errors_as_one_sentence()
     def partitions(self) -> list[RangePartition]:
-        """Return the tasks, among which the shards are divided.
+        """Divide the shards among tasks, and return what each task reads.
 
         Raises: ConfigurationError if a position is invalid; StreamNotFoundError if there is no such stream; DataLossError if the start is
         past retention; OutageError if a service was unreachable for too long.
@@ -128,6 +113,23 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
             ).rows()
 
 
+class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
+    """The parts of shards that one task reads, in the form in which Spark sends them to the task.
+
+    - `settles_in`: seconds until every record before the end can be read. Only a read after that time shows that a shard has no more
+      records before the end.
+    - `planned`: the `Shard.key` of every shard that the tasks read. Set only in the task that looks for shards created after the plan.
+    """
+
+    def __init__(
+        self, parts: tuple[ShardRange, ...], settles_in: float = 0.0, planned: frozenset[str] | None = None
+    ) -> None:
+        super().__init__(", ".join(part.shard.key for part in parts))
+        self.parts = parts
+        self.settles_in = settles_in
+        self.planned = planned
+
+
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000
 """When the end is this old by the service's clock, all records before the end can be read (ms).
@@ -135,7 +137,7 @@ SETTLED_MS = 1_000
 A record may become readable a moment after its arrival.
 """
 LONGEST_WAIT_MS = 10_000
-"""How long to wait for an end that the service's clock has not passed, such as NOW, or a time by a driver whose clock is ahead."""
+"""How long to wait for an end that the service's clock has not passed, such as NOW if the driver's clock is ahead (ms)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +157,8 @@ def shard_ranges(
 ) -> tuple[list[ShardRange], float]:
     """Return the parts to read, and after how many seconds every record before the end can be read.
 
-    Reads after that time find the same records whenever they are planned: later records are behind the end. Until then shards may be
-    created that have records before the end (`later_ranges`).
+    All reads after that time find the same records, because later records are after the end. Until that time, shards with records before
+    the end may still be created (`later_ranges`).
 
     Raises: ConfigurationError if an end is in the future, or if a shard does not exist; DataLossError if the start is past retention.
     """
@@ -179,13 +181,13 @@ def later_ranges(
     planned: frozenset[str],
     list_shards: Callable[[str], Sequence[Shard]],
 ) -> list[ShardRange]:
-    """Return the parts of shards that are not `planned` (`Shard.key`). Call it when every record before the end can be read."""
+    """Return the parts of the shards that are not in `planned` (by `Shard.key`). Call it when every record before the end can be read."""
     listed = [shard for stream in streams for shard in list_shards(stream)]
     return [ShardRange(shard, *positions.of(shard)) for shard in listed if shard.key not in planned]
 
 
 def shared_among(tasks: int, parts: Sequence[ShardRange]) -> list[tuple[ShardRange, ...]]:
-    """Return the parts that each of `tasks` tasks reads. Neighbours in the listing, often parents or children, go to different tasks."""
+    """Divide the parts among `tasks` tasks. Neighbours in the listing, often a parent and its child, go to different tasks."""
     return [tuple(parts[number::tasks]) for number in range(min(tasks, len(parts)))]
 
 
@@ -193,8 +195,8 @@ def _check_exist(stream: str, shards: list[Shard], positions: ReadRange) -> None
     missing = (positions.shards or frozenset()) - {shard.shard_id for shard in shards}
     if missing:
         option = START_OPTION if positions.starts.by_shard else END_OPTION
-        valid = ", ".join(shard.shard_id for shard in shards)
-        raise ConfigurationError(option, ", ".join(sorted(missing)), valid, reason=f"{stream} has no such shard")
+        valid = few_of([shard.shard_id for shard in shards])
+        raise ConfigurationError(option, few_of(sorted(missing)), valid, reason=f"{stream} has no such shard")
 
 
 def _check_retained(stream: str, start: StartingPosition, service: KinesisService, accepts_loss: bool) -> None:
@@ -210,7 +212,7 @@ def _check_retained(stream: str, start: StartingPosition, service: KinesisServic
 
 
 def _settles_in(end_ms: int, now_ms: int) -> float:
-    """Return after how many seconds every record that arrived before the end can be read, if the service's clock is at `now_ms`.
+    """Return the seconds until every record that arrives before the end can be read, if the service's clock is at `now_ms`.
 
     The service reports whole seconds, so its clock may be up to a second ahead of `now_ms`, and the wait up to a second too long.
 
@@ -228,7 +230,7 @@ class _Progress:
 
     - `empty_windows`: number of windows in a row that found no record of the shard.
     - `is_first`: whether no window has found a record so far.
-    - `at_tip`: whether the last window ended at the tip.
+    - `at_tip`: whether the last window ended at the shard's tip (its newest record).
     """
 
     part: ShardRange
@@ -239,12 +241,12 @@ class _Progress:
 
     @classmethod
     def begin(cls, parts: Iterable[ShardRange]) -> list[_Progress]:
-        """Return the progress of parts that were not read yet."""
+        """Return the progress of each part before its first window."""
         return [cls(part, ShardState(part.start)) for part in parts]
 
 
 class _Window(NamedTuple):
-    """A window that is being read. `began`: seconds of the monotonic clock."""
+    """A window that is being read. `began` is the time at which its read began (seconds of the monotonic clock)."""
 
     rows: ArrowRows
     reading: Future[BoundedResult]
@@ -256,7 +258,7 @@ class RangeRead:
     """Reads the parts of one task in windows. Each part is read to its end position, to the end of the shard, or to the tip.
 
     A window is one read of all parts that are not finished. Spark handles the rows of a window while the next window is read. Each of these
-    two windows holds at most half of `bounds` and the rest of one response, regardless of the number of shards. The rows of one shard keep
+    two windows holds at most half of `bounds` plus the rest of one response, whatever the number of shards. The rows of one shard keep
     their order; rows of several shards mix.
 
     - `settles_in`: seconds after which every record before the end can be read. Only a window that began after that time can finish a
@@ -285,7 +287,7 @@ class RangeRead:
     def rows(self) -> Iterator[Any]:
         """Yield the rows as Arrow batches.
 
-        Raises: ConfigurationError if the end is behind the tip; DataLossError if the start is past retention; StreamNotFoundError if the
+        Raises: ConfigurationError if the end is after the tip; DataLossError if the start is past retention; StreamNotFoundError if the
         stream was deleted; OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
         """
         left, memories, later = _Progress.begin(self.parts), cycle(self.memories), self.later
@@ -304,7 +306,7 @@ class RangeRead:
                 window.reading.cancel()
 
     def _finds_more(self, left: Sequence[_Progress]) -> bool:
-        """Return whether to begin the next window at once: not while all shards are at their tips and `settles_in` is not over."""
+        """Return whether the next window may begin at once. It must wait if all shards are at their tips before `settles_in` is over."""
         return bool(left) and (self._is_settled(self.clock.monotonic()) or not all(each.at_tip for each in left))
 
     def _is_settled(self, at: float) -> bool:
@@ -318,7 +320,8 @@ class RangeRead:
     def _window(self, left: Sequence[_Progress]) -> Bounds:
         """Return the bounds of the next window. Its time doubles after each window that found nothing.
 
-        After such a window the next one starts at the same record, and gets the same empty responses again. A longer window gets past them.
+        After a window without records, the next one starts at the same position and gets the same empty responses again. A longer window
+        gets past them.
         """
         usual, doublings = self.bounds.max_time, min(MAX_DOUBLINGS, max(each.empty_windows for each in left))
         return replace(
@@ -355,10 +358,12 @@ class RangeRead:
     def _check_end(self, part: ShardRange, state: ShardState) -> None:
         """Refuse an end after the tip of an open shard, because a later action would find more rows before that end.
 
-        An end given as a time has passed, so no more rows can arrive before it. Raises: ConfigurationError if the end is a record that does
-        not exist yet.
+        An end that is a time has passed, so no more rows can arrive before it.
 
-        - `state`: the state at the tip. It is past the end if the record there was read, and left out by `flink.deserializer.error`.
+        - `state`: the state of the shard at its tip. Its position is not before the end if the record at the end was read and skipped
+          (`flink.deserializer.error`).
+
+        Raises: ConfigurationError if the end is a record that does not exist yet.
         """
         end = part.end.sequence
         if end is not None and (state.position is None or int(state.position.sequence) < end):
@@ -375,10 +380,10 @@ class RangeRead:
             self._outages.on_success(key)
 
     def _check_first(self, part: ShardRange, rows: ArrowRows, outcome: ShardOutcome) -> None:
-        """Check that the read found the record at which it starts. The record may be behind the end, or one that the window has left out.
+        """Check that the read found the record at which it starts. That record may be after the end, or may have been skipped.
 
-        If that record is past retention, the service starts at the oldest record, if there is one. Raises: DataLossError in that case,
-        unless the job accepts it.
+        If that record is past retention, the service starts at the oldest record that is left. Raises: DataLossError in that case, unless
+        the job accepts it.
         """
         asked, key = part.start.sequence_number, part.shard.key
         # If the window has left out a record, the fetcher of the window has noticed whether records are past retention.
@@ -410,15 +415,15 @@ _POSITIONS = (INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT, STA
 
 
 def _without_positions(properties: Properties) -> Properties:
-    """Return the properties on which reader and columns depend.
+    """Return the properties without the start and the end of the read, on which neither the reader nor the columns depend.
 
-    An application may read another part of a stream every minute. All these reads share a reader, with its clients and connections.
+    An application may read another part of a stream every minute. All these reads share one reader, with its clients and connections.
     """
     return properties.merged(dict.fromkeys((each.key for each in _POSITIONS), None))
 
 
 def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BoundedReader:
-    """Return the reader of this process for the options, whatever their positions. Its clients stay open from task to task.
+    """Return this process's reader for the options, which may differ in start and end. Its clients stay open from task to task.
 
     - `values`: a deserializer that was made from the properties of `options` before; None to make it here.
 
@@ -435,9 +440,9 @@ def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None
 
 
 def background_reads(reader: BoundedReader) -> BeginRead:
-    """Return a function that reads on the worker's loop.
+    """Return a function that begins reads on the event loop of this process.
 
-    Call this function, and the one that it returns, only in the thread that runs Spark's tasks.
+    Call `background_reads`, and the function that it returns, only in the thread that runs Spark's tasks.
     """
     loop = worker_loop()
 
@@ -450,7 +455,7 @@ def background_reads(reader: BoundedReader) -> BeginRead:
 
 
 LISTING_SECONDS = 10.0
-"""After this time a listing counts as failed: the reader's own retries have no end, because a window ends them."""
+"""After this time a listing counts as failed (seconds). The reader itself retries without a limit, because a window ends its retries."""
 
 
 def shard_lists(reader: BoundedReader) -> Callable[[str], Sequence[Shard]]:

@@ -1,7 +1,7 @@
 """`format("kinesis")`: Spark's Python data source. The driver plans batches, tasks read them, and writers put rows into streams.
 
-Spark imports this module in several processes for each query, one of which only asks for the name of the format. So what not all of these
-processes need is imported at its first use.
+Spark imports this module in several processes for each query, one of which only asks for the name of the format. So a module that only some
+of these processes need is imported at its first use.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
 
 _SCHEMAS = ("flink.deserializer.schema", "flink.deserializer.avro.schema")
-"""Properties that may name a file, which only the driver sees."""
+"""Properties whose value may be the path of a file, which only the driver can read."""
 
 
 @errors_as_one_sentence()

@@ -1,4 +1,4 @@
-"""The fan-out consumers of Spark jobs. The driver registers them, and a call of the user deregisters them."""
+"""Registers the fan-out consumers of a Spark job on the driver, and deregisters them when the user asks for it."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,7 +13,7 @@ from .options.other_connectors import options_with_our_keys
 
 
 def register_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:
-    """Register the fan-out consumers, and return their ARNs by property key.
+    """Register the fan-out consumers, and return the ARN of each by the key of the property that names it.
 
     With registration NONE the properties have the ARNs already. Then nothing is registered, and the result is empty.
 
@@ -47,8 +47,8 @@ def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, 
     """Deregister the consumer `flink.stream.efo.consumername` of each stream. Call it after the last run of the job.
 
     AWS charges for a consumer as long as it is registered, and Spark does not report to a source that its query will not run again. The
-    options of the query may be used as properties. A consumer that does not exist is ignored. If a stream fails, those of the others are
-    deregistered before the error is raised.
+    options of the query may be used as properties. A consumer that does not exist is ignored. If the call for one stream fails, the
+    consumers of the other streams are deregistered before the error is raised.
 
     Raises: ConfigurationError if the consumer's name is missing; StreamNotFoundError if there is no such stream; ConsumerError if a
     consumer cannot be deregistered; KinesisError if a call fails.

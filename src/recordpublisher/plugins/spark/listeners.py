@@ -19,10 +19,150 @@ from recordpublisher.publishers.properties.job_properties import PROMETHEUS_ADDR
 from .efo_consumers import consumer_properties, deregister_consumers
 from .python_worker import worker_loop
 
+LOG = logging.getLogger("recordpublisher.spark")
+QueryFigures = Iterable[tuple[str, Sequence[Mapping[str, Any]]]]
+"""Pairs of a query's name and the figures of each of its sources."""
+
+
+class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
+    """Serves `/metrics` in this process: in the driver, or with Spark Connect in the client.
+
+    Use: `spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))`. It shows the figures that the progress has under
+    `latestOffset`, for each query that reads with this library. It logs each of the `warnings` there once in each run of a query, because
+    Spark writes warnings to the driver's stderr, which a notebook may not show.
+
+    - `address`: host:port at which it listens. Port 0 selects a free port.
+
+    Raises: ConfigurationError if the address cannot be used.
+    """
+
+    def __init__(self, address: str = PROMETHEUS_ADDRESS.default) -> None:
+        self._runs: dict[str, tuple[str, list[dict[str, Any]]]] = {}
+        self._logged: dict[str, set[str]] = {}
+        self._pages = HttpPages({"/metrics": self._page})
+        host, port = host_and_port(address)
+        try:
+            port = worker_loop().run(self._pages.listen(host.strip("[]"), port))
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            valid = "an address of this machine with a free port"
+            raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, valid, reason=reason) from error
+        self.url = f"http://{host}:{port}/metrics"
+        """URL of the page."""
+
+    def close(self) -> None:
+        """Stop serving the page."""
+        worker_loop().run(self._pages.close())
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing, because there are no figures yet."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Keep the figures of the last batch."""
+        self._keep(event.progress)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Keep the newest figures while no batch runs. The event has no figures, so they are taken from the query."""
+        query = None if self.spark is None else self.spark.streams.get(str(event.id))
+        if query is not None and (progress := query.lastProgress) is not None:
+            self._keep(progress)
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Forget the figures and the warnings of a run that has ended."""
+        self._runs.pop(str(event.runId), None)
+        self._logged.pop(str(event.runId), None)
+
+    def _keep(self, progress: Any) -> None:
+        found = [figures for source in progress.sources if (figures := _figures_of(source.latestOffset)) is not None]
+        if found:
+            of_query = {"inputRowsPerSecond": progress.inputRowsPerSecond, "batchDurationMs": progress.batchDuration}
+            name = progress.name or str(progress.id)
+            self._runs[str(progress.runId)] = (name, [{**of_query, **figures} for figures in found])
+            self._log_warnings(str(progress.runId), name, found)
+
+    def _log_warnings(self, run: str, name: str, found: list[dict[str, Any]]) -> None:
+        logged = self._logged.setdefault(run, set())
+        for text in dict.fromkeys(text for figures in found for text in figures.get("warnings", ())):
+            if text not in logged:
+                logged.add(text)
+                LOG.warning("query %s: %s", name, text)
+
+    async def _page(self) -> Page:
+        return Page(page_of_queries(list(self._runs.values())).encode(), content_type=CONTENT_TYPE)
+
+
+def _figures_of(latest_offset: str | None) -> dict[str, Any] | None:
+    """Return the figures that `latestOffset` shows (in Spark 4.0 and 4.1 as a part of the offset); None if another source made it."""
+    try:
+        reported = json.loads(latest_offset or "null")
+    except ValueError:
+        return None
+    figures = reported.get("figures", reported) if isinstance(reported, dict) else None
+    return figures if isinstance(figures, dict) and {"batch", "globalWatermark"} <= figures.keys() else None
+
+
+class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
+    """Deregisters the fan-out consumers of a query when it ends without an error: by `stop()`, or as AvailableNow.
+
+    Use: `spark.streams.addListener(rp.spark.ConsumerDeregistration("flights", properties, query="flights-to-parquet"))`.
+
+    After an error the query is expected to start again, so its consumers stay. A query that starts again after they were deregistered
+    registers them again, which takes some seconds. An error of the calls is logged: the query has ended, and
+    `rp.spark.deregister_consumers` can be called later.
+
+    - `properties`: properties that name the consumer (`flink.stream.efo.consumername`). The query's options may be used.
+    - `query`: the query's name (`queryName`), because a Spark application may run several.
+    - `deregister`: only used by tests.
+
+    Raises: ConfigurationError if the consumer's or the query's name is missing.
+    """
+
+    def __init__(
+        self,
+        streams: str | Sequence[str],
+        properties: Mapping[str, object],
+        query: str,
+        deregister: Callable[[str | Sequence[str], Mapping[str, object]], None] = deregister_consumers,
+    ) -> None:
+        self._properties = consumer_properties(properties)
+        if not query:
+            raise ConfigurationError("query", query, "the name that queryName(...) gave the query")
+        self._streams = streams
+        self._query = query
+        self._deregister = deregister
+        self._runs: set[str] = set()
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Remember the id of the query's run, because the event at its end does not have the query's name."""
+        if event.name == self._query:
+            self._runs.add(str(event.runId))
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
+        """Deregister the consumers, unless the query failed or another run of it is in progress."""
+        run = str(event.runId)
+        if run not in self._runs:
+            return
+        self._runs.discard(run)
+        if event.exception is not None:
+            LOG.info("query %s failed: its consumers stay registered for its next start", self._query)
+            return
+        if self._runs:
+            return
+        try:
+            self._deregister(self._streams, self._properties)
+        except RecordPublisherError as error:
+            LOG.warning("the consumers of query %s stay registered, and AWS charges for them: %s", self._query, error)
+
 
 @dataclass(frozen=True, slots=True)
 class ProgressMetric:
-    """A figure of the progress that is exported as a metric, divided by `divisor`."""
+    """One figure of a query's progress that is exported as a metric, divided by `divisor`."""
 
     figure: str
     name: str
@@ -71,12 +211,10 @@ PROGRESS_METRICS = (
     ProgressMetric("batchDurationMs", "batch_duration_seconds", "how long the last batch took", 1000),
 )
 OUTAGE = "recordpublisher_spark_outage", "gauge", "1 while a service is unreachable"
-QueryFigures = Iterable[tuple[str, Sequence[Mapping[str, Any]]]]
-"""The name of each query, with the figures of each of its sources."""
 
 
 def page_of_queries(queries: QueryFigures) -> str:
-    """Return the page of metrics. Unknown figures have no line."""
+    """Return the metrics of all queries as a Prometheus page. A figure that a query does not have gets no line."""
     rows = [
         (f'query="{escaped_label(name)}",source="{number}"', figures)
         for name, sources in queries
@@ -92,142 +230,3 @@ def page_of_queries(queries: QueryFigures) -> str:
         if known:
             lines += metric_lines(f"recordpublisher_spark_{metric.name}", metric.kind, metric.description, known)
     return "".join(lines)
-
-
-LOG = logging.getLogger("recordpublisher.spark")
-
-
-class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
-    """Serves `/metrics` in this process: in the driver, or with Spark Connect in the client.
-
-    Use: `spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))`. It shows the figures that the progress has under
-    `latestOffset`, for each query that reads with this library. It logs each of the `warnings` there once a run, because Spark writes
-    warnings to the driver's stderr, which a notebook may not show.
-
-    - `address`: host:port at which it listens. Port 0 selects a free port.
-
-    Raises: ConfigurationError if the address cannot be used.
-    """
-
-    def __init__(self, address: str = PROMETHEUS_ADDRESS.default) -> None:
-        self._runs: dict[str, tuple[str, list[dict[str, Any]]]] = {}
-        self._logged: dict[str, set[str]] = {}
-        self._pages = HttpPages({"/metrics": self._page})
-        host, port = host_and_port(address)
-        try:
-            port = worker_loop().run(self._pages.listen(host.strip("[]"), port))
-        except OSError as error:
-            reason = os.strerror(error.errno) if error.errno else str(error)
-            valid = "an address of this machine with a free port"
-            raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, valid, reason=reason) from error
-        self.url = f"http://{host}:{port}/metrics"
-        """URL of the page."""
-
-    def close(self) -> None:
-        """Stop listening."""
-        worker_loop().run(self._pages.close())
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Do nothing, because there are no figures yet."""
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Keep the figures of the last batch."""
-        self._keep(event.progress)
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Keep the figures while no batch runs. This event (once in ten seconds) does not have them, but the query does."""
-        query = None if self.spark is None else self.spark.streams.get(str(event.id))
-        if query is not None and (progress := query.lastProgress) is not None:
-            self._keep(progress)
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Forget the figures and the warnings of a run that has ended."""
-        self._runs.pop(str(event.runId), None)
-        self._logged.pop(str(event.runId), None)
-
-    def _keep(self, progress: Any) -> None:
-        found = [figures for source in progress.sources if (figures := _figures_of(source.latestOffset)) is not None]
-        if found:
-            of_query = {"inputRowsPerSecond": progress.inputRowsPerSecond, "batchDurationMs": progress.batchDuration}
-            name = progress.name or str(progress.id)
-            self._runs[str(progress.runId)] = (name, [{**of_query, **figures} for figures in found])
-            self._log_warnings(str(progress.runId), name, found)
-
-    def _log_warnings(self, run: str, name: str, found: list[dict[str, Any]]) -> None:
-        logged = self._logged.setdefault(run, set())
-        for text in dict.fromkeys(text for figures in found for text in figures.get("warnings", ())):
-            if text not in logged:
-                logged.add(text)
-                LOG.warning("query %s: %s", name, text)
-
-    async def _page(self) -> Page:
-        return Page(page_of_queries(list(self._runs.values())).encode(), content_type=CONTENT_TYPE)
-
-
-def _figures_of(latest_offset: str | None) -> dict[str, Any] | None:
-    """Return the figures of this source (inside an offset with Spark 4.0 and 4.1), or None if the offset is of another source."""
-    try:
-        reported = json.loads(latest_offset or "null")
-    except ValueError:
-        return None
-    figures = reported.get("figures", reported) if isinstance(reported, dict) else None
-    return figures if isinstance(figures, dict) and {"batch", "globalWatermark"} <= figures.keys() else None
-
-
-class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
-    """Deregisters the fan-out consumers of a query when it ends without an error: by `stop()`, or as AvailableNow.
-
-    Use: `spark.streams.addListener(rp.spark.ConsumerDeregistration("flights", properties, query="flights-to-parquet"))`.
-
-    After an error the query is expected to start again, so its consumers stay. A query that starts again after they were deregistered
-    registers them again, which takes some seconds. An error of the calls is logged: the query has ended, and
-    `rp.spark.deregister_consumers` can be called later.
-
-    - `properties`: name the consumer (`flink.stream.efo.consumername`). The query's options may be used.
-    - `query`: the query's name (`queryName`), because a Spark application may run several.
-    - `deregister`: only used by tests.
-
-    Raises: ConfigurationError if the consumer's or the query's name is missing.
-    """
-
-    def __init__(
-        self,
-        streams: str | Sequence[str],
-        properties: Mapping[str, object],
-        query: str,
-        deregister: Callable[[str | Sequence[str], Mapping[str, object]], None] = deregister_consumers,
-    ) -> None:
-        self._properties = consumer_properties(properties)
-        if not query:
-            raise ConfigurationError("query", query, "the name that queryName(...) gave the query")
-        self._streams = streams
-        self._query = query
-        self._deregister = deregister
-        self._runs: set[str] = set()
-
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Remember the run of the query, because the event of its end has no name."""
-        if event.name == self._query:
-            self._runs.add(str(event.runId))
-
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
-
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Do nothing."""
-
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Deregister the consumers, unless the query failed or another run of it is in progress."""
-        run = str(event.runId)
-        if run not in self._runs:
-            return
-        self._runs.discard(run)
-        if event.exception is not None:
-            LOG.info("query %s failed: its consumers stay registered for its next start", self._query)
-            return
-        if self._runs:
-            return
-        try:
-            self._deregister(self._streams, self._properties)
-        except RecordPublisherError as error:
-            LOG.warning("the consumers of query %s stay registered, and AWS charges for them: %s", self._query, error)

@@ -1,4 +1,4 @@
-"""Outages of Kinesis or the store of claims: which errors are outages, since when a service is unreachable, and the wait for it.
+"""Detects outages of Kinesis and of the store of claims (records of what tasks have read), and waits until they end.
 
 A service is unreachable while its calls fail in a way that may pass: connection errors, throttling, 5xx. The option `maxOutage` limits the
 wait.
@@ -41,72 +41,23 @@ UNANSWERED_MS = 30_000
 CALL_RETRIES_MS = 10_000
 """How long a call to a store of claims is retried before it counts as a failed try."""
 PAUSES = RetryPolicy(max_retries=0, base_ms=500, max_ms=10_000, exponent=2.0)
-"""The pauses between two tries. The number of tries is not limited, but the outage is."""
+"""The pauses between two tries. The length of an outage is limited (`maxOutage`); the number of tries is not."""
 
 MOST_BETWEEN_TRIES = 1 / 3
-"""The largest part of `maxOutage` that the time between two tries counts for. More has passed only if the process was suspended, or if
-Spark runs a batch less often than that."""
+"""The time between two tries counts for at most this part of `maxOutage`.
+
+More time has passed only if the process was suspended, or if Spark runs batches less often.
+"""
 LONG_TRY_MS = 60_000
-"""This much time between two tries always counts, because a try and its pause may take so long."""
-
-
-def with_short_retries(properties: Properties) -> Properties:
-    """Return the properties for calls that `OutageWatch` repeats.
-
-    Each call ends within seconds, so that outages are detected and waited for in one place.
-    """
-    counted = {
-        each.max_retries.key: each.max_retries.default
-        for each in ALL_RETRIES
-        if not properties.is_set(each.max_retries)
-    }
-    return properties.merged({**counted, MAX_OUTAGE.key: CALL_RETRIES_MS})
-
-
-@contextmanager
-def retries_not_logged() -> Iterator[None]:
-    """Make calls whose own retries are not logged, because `OutageWatch` logs the whole outage: since when, and for how long at most."""
-    token = logs_outages.set(False)
-    try:
-        yield
-    finally:
-        logs_outages.reset(token)
-
-
-def is_outage(error: BaseException | None) -> bool:
-    """Return whether the error means that a service is unreachable, so that waiting may help.
-
-    Errors about exhausted retries, and about a location that was never reached, are judged by their cause.
-    """
-    if isinstance(error, KinesisError):
-        return error.remedy is Remedy.RETRY
-    if isinstance(error, RetriesExhaustedError | ConfigurationError):
-        return is_outage(error.__cause__)
-    return isinstance(error, StoreUnavailableError)
-
-
-def failing_service(error: object) -> str:
-    """Return the name of the service that has an outage, for messages. The error itself names the call, and the place of a store."""
-    while isinstance(error, RetriesExhaustedError | ConfigurationError):
-        error = error.__cause__
-    return "the store of claims" if isinstance(error, StoreUnavailableError) else "Kinesis"
-
-
-def _last_error(error: object) -> str:
-    """Return the error of the last call and its remedy, without how often a single try has made the call."""
-    remedies = []
-    while isinstance(error, RetriesExhaustedError) and error.__cause__ is not None:
-        remedies.append(error.remedy)
-        error = error.__cause__
-    return "; ".join([str(error), *filter(None, remedies)])
+"""The time between two tries always counts up to this length, because a try and its pause may take that long (ms)."""
 
 
 @dataclass(slots=True)
 class Outage:
     """An outage of a service.
 
-    - `since_ms`, `began`: when it began, by the wall clock (epoch ms) and by the monotonic clock (seconds). `began` moves by the time in
-      which the process was suspended.
+    - `since_ms`, `began`: when it began, by the wall clock (epoch ms) and by the monotonic clock (seconds). Time for which the process was
+      suspended is added to `began`.
     - `failed_at`: when the last try failed (seconds of the monotonic clock).
     - `tries`: how many tries have failed.
     - `error`: the last error.
@@ -121,7 +72,7 @@ class Outage:
 
 
 def outage_figures(outage: Outage | None) -> dict[str, object]:
-    """Return the outage as the progress shows it; empty without one."""
+    """Return the figures of an outage that the query's progress shows; empty if there is no outage."""
     if outage is None:
         return {}
     since, tries = iso_time(outage.since_ms), outage.tries
@@ -129,12 +80,12 @@ def outage_figures(outage: Outage | None) -> dict[str, object]:
 
 
 class OutageWatch:
-    """Owns the outages of one process. Each `key`, for example a shard, fails and recovers by itself.
+    """Owns the outages of one process. Each `key`, for example a shard, has outages of its own.
 
-    There is one warning for each service, when the first of its keys fails. Any thread may call, because the driver has two.
+    There is one warning for each service, when the first of its keys fails. Any thread may call the methods, because the driver has two.
 
     - `max_ms`: how long an outage may last (option `maxOutage`).
-    - `is_batch_read`: whether the job is a batch read. For a port that was never open, it waits only as long as for an unknown host.
+    - `is_batch_read`: whether the job is a batch read, which waits for a port that was never open only as long as for an unknown host.
     """
 
     def __init__(self, max_ms: int, clock: Clock | None = None, *, is_batch_read: bool = False) -> None:
@@ -154,7 +105,7 @@ class OutageWatch:
             return min(self._down.values(), key=lambda outage: outage.began, default=None)
 
     def begin(self, name: str, *, is_first_start: bool) -> None:
-        """Set the name of the query for the log, and whether it has never run before.
+        """Set the name of the query for log lines, and whether it has never run before.
 
         A query that has never run soon stops waiting for a service that has never answered.
         """
@@ -213,7 +164,7 @@ class OutageWatch:
         return any(outage.service == service for outage in self._down.values())
 
     def wait_out(self, call: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
-        """Repeat the call until no outage keeps it from succeeding, and return its result.
+        """Repeat the call as long as it fails because of an outage, and return its result.
 
         Raises: OutageError if the outage lasts for too long. Errors that are not outages are raised at once.
         """
@@ -248,3 +199,54 @@ class OutageWatch:
             return self.on_failure(error, key, took)
         except OutageError as ended:
             raise ended from error
+
+
+def with_short_retries(properties: Properties) -> Properties:
+    """Return the properties with short retries, for calls that `OutageWatch` repeats.
+
+    Each call ends within seconds, so that outages are detected and waited for in one place.
+    """
+    counted = {
+        each.max_retries.key: each.max_retries.default
+        for each in ALL_RETRIES
+        if not properties.is_set(each.max_retries)
+    }
+    return properties.merged({**counted, MAX_OUTAGE.key: CALL_RETRIES_MS})
+
+
+@contextmanager
+def retries_not_logged() -> Iterator[None]:
+    """Do not log the retries of calls inside this block, because `OutageWatch` logs the outage as a whole."""
+    token = logs_outages.set(False)
+    try:
+        yield
+    finally:
+        logs_outages.reset(token)
+
+
+def is_outage(error: BaseException | None) -> bool:
+    """Return whether the error means that a service is unreachable, so that waiting may help.
+
+    Errors about exhausted retries, and about a location that was never reached, are judged by their cause.
+    """
+    if isinstance(error, KinesisError):
+        return error.remedy is Remedy.RETRY
+    if isinstance(error, RetriesExhaustedError | ConfigurationError):
+        return is_outage(error.__cause__)
+    return isinstance(error, StoreUnavailableError)
+
+
+def failing_service(error: object) -> str:
+    """Return the name of the service that the error comes from, for messages: Kinesis or the store of claims."""
+    while isinstance(error, RetriesExhaustedError | ConfigurationError):
+        error = error.__cause__
+    return "the store of claims" if isinstance(error, StoreUnavailableError) else "Kinesis"
+
+
+def _last_error(error: object) -> str:
+    """Return the text of the last call's error and its remedy, without the number of attempts."""
+    remedies = []
+    while isinstance(error, RetriesExhaustedError) and error.__cause__ is not None:
+        remedies.append(error.remedy)
+        error = error.__cause__
+    return "; ".join([str(error), *filter(None, remedies)])

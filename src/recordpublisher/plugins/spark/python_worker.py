@@ -14,36 +14,14 @@ from typing import Any, TypeVar, cast
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError
 from recordpublisher.publishers.user_code import cause_in_user_code
 
-HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
-"""An environment variable by which Spark reports the error of a Python process without the traceback."""
-
-
-@contextmanager
-def errors_as_one_sentence() -> Iterator[None]:
-    """Let Spark report an error of this library as one sentence, without a traceback. Other errors keep their tracebacks.
-
-    Used around methods that Spark calls in a Python process, on the driver or in a task. The traceback is logged: at level ERROR if code of
-    the user or of a plugin has a part in it, else at INFO. The environment variable that hides the traceback stays set, because Spark ends
-    the process after an error.
-    """
-    try:
-        yield
-    except RecordPublisherError as error:
-        level = logging.INFO if cause_in_user_code(error) is None else logging.ERROR
-        LOG.log(level, "Spark receives this error: %s", error, exc_info=error)
-        if is_process_of_spark():
-            os.environ[HIDE_TRACEBACK_VARIABLE] = "1"
-        raise
-
-
-# --- one event loop for each Python process of Spark ----------------------------------------------------------------------------------
-
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
+HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
+"""An environment variable that makes Spark report the error of a Python process without the traceback."""
 
 
 class WorkerLoop:
-    """Owns a thread with a running loop, and the cached objects that belong to that loop."""
+    """Owns a thread with a running event loop, and the cached objects that belong to that loop."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -85,7 +63,7 @@ class WorkerLoop:
             )
 
     def cached(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the object of a key, which is made at the first call in this process.
+        """Return the cached object of `key`, which the first call in this process makes.
 
         Call it only in the thread that runs Spark's tasks.
         """
@@ -94,7 +72,7 @@ class WorkerLoop:
         return cast("T", self._cache[key])
 
     def forget(self, key: Hashable) -> None:
-        """Drop the object of that key from the cache."""
+        """Drop the object of `key` from the cache."""
         self._cache.pop(key, None)
 
     def freeze_heap(self) -> None:
@@ -121,6 +99,24 @@ def worker_loop() -> WorkerLoop:
     return _CURRENT
 
 
+@contextmanager
+def errors_as_one_sentence() -> Iterator[None]:
+    """Let Spark report an error of this library as one sentence, without a traceback. Other errors keep their tracebacks.
+
+    Used around methods that Spark calls in a Python process, on the driver or in a task. The traceback is logged: at level ERROR if code of
+    the user or of a plugin has a part in it, else at INFO. The environment variable that hides the traceback stays set, because Spark ends
+    the process after an error.
+    """
+    try:
+        yield
+    except RecordPublisherError as error:
+        level = logging.INFO if cause_in_user_code(error) is None else logging.ERROR
+        LOG.log(level, "Spark receives this error: %s", error, exc_info=error)
+        if is_process_of_spark():
+            os.environ[HIDE_TRACEBACK_VARIABLE] = "1"
+        raise
+
+
 LOG_VARIABLE = "RECORDPUBLISHER_SPARK_LOG"
 """An environment variable of the driver with the log level."""
 
@@ -139,7 +135,7 @@ def log_to_stderr() -> None:
 # --- garbage collection in the processes that Spark starts ----------------------------------------------------------------------------
 
 COLLECTION_THRESHOLD = 10_000
-"""How many objects Python makes before it looks for garbage among them; 700 unless set."""
+"""Number of new objects after which Python looks for garbage among them. By default it is 700."""
 
 
 def reduce_garbage_collection() -> None:

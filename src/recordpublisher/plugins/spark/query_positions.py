@@ -22,8 +22,8 @@ from .source.offset import BatchOffset
 def read_positions(spark: Any, checkpoint: str, options: Mapping[str, object]) -> str:
     """Return where a query has stopped, as the `startingPosition` of a query with a new checkpoint.
 
-    The new query then reads every record that the old one has not written, and no other. Stop the old query first, best by a run with
-    `trigger(availableNow=True)`. The query reads one stream.
+    The new query then reads exactly the records that the old query has not written. Stop the old query first, best by a run with
+    `trigger(availableNow=True)`. The old query must read exactly one stream.
 
     - `spark`: the session, which reads the checkpoint.
     - `checkpoint`: the `checkpointLocation` of the old query.
@@ -51,7 +51,7 @@ def read_positions(spark: Any, checkpoint: str, options: Mapping[str, object]) -
 
 
 def position_to_json(state: ShardState) -> dict[str, object]:
-    """Return the position of a shard as an iterator type and its position, a form that `startingPosition` takes for each shard."""
+    """Return the position of a shard in the form that `startingPosition` takes for each shard in JSON."""
     if state.ended:
         # The time until which the shard was open: its children have no older record, and were not read before.
         open_ms = latest(state.arrival_ms, state.seen_ms)
@@ -72,7 +72,10 @@ def position_to_json(state: ShardState) -> dict[str, object]:
 
 
 def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOffset:
-    """Return the offset of the checkpoint's last batch. Raises: StateError if there is none of these options, or if it has not ended."""
+    """Return the offset of the checkpoint's last batch.
+
+    Raises: StateError if the checkpoint has no batch of a query with these options, or if its last batch has not ended.
+    """
     offsets, commits = (_files(spark, f"{checkpoint.rstrip('/')}/{log}") for log in ("offsets", "commits"))
     last = max(offsets, default=None)
     if last is None:
@@ -80,8 +83,8 @@ def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOff
     if last not in commits:
         raise StateError(
             f"batch {last} of {checkpoint} has not ended, so its rows may be in the sink or not. Start the query once more with its old "
-            "code and trigger(availableNow=True). If it cannot start, remove that file of the folder 'offsets': rows of the batch that are "
-            "in the sink come again"
+            f"code and trigger(availableNow=True). If it cannot start, remove the file {last} from the folder 'offsets' of the checkpoint: "
+            "rows of the batch that are in the sink then come again"
         )
     sources = [line for line in offsets[last].splitlines() if '"plan"' in line and '"shards"' in line]
     found = [BatchOffset.from_json(line) for line in sources]
@@ -89,13 +92,13 @@ def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOff
     if len(ours) != 1:
         streams = ", ".join(sorted({stream_of(key) for offset in found for key in offset.shards})) or "none"
         raise StateError(
-            f"batch {last} of {checkpoint} has {len(ours)} sources that read {', '.join(options.streams)}, and must have one; the streams "
-            f"of its positions: {streams}"
+            f"batch {last} of {checkpoint} has {len(ours)} sources that read {', '.join(options.streams)}, but must have exactly one. It "
+            f"has positions of the streams: {streams}. Give the options of the query to which the checkpoint belongs"
         )
     return ours[0]
 
 
 def _files(spark: Any, folder: str) -> dict[int, str]:
-    """Return the files of a log of Spark, by the number of the batch."""
+    """Return the content of each file in a folder of a checkpoint, by the number of the batch."""
     rows = spark.read.text(folder, wholetext=True).selectExpr("_metadata.file_name AS name", "value").collect()
     return {int(row["name"]): row["value"] for row in rows if row["name"].isdecimal()}

@@ -11,6 +11,7 @@ from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import check_end_time, initial_position, with_oldest_start
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.safe_text import few_of
 from recordpublisher.publishers.shards import Shard
 
 from .options.spark_options import END_OPTION, ENDING_POSITION, VALID_END
@@ -42,7 +43,7 @@ class ReadRange:
         ends = _ends(given, now, streams) if given.startswith("{") else None
         if by_shard and ends is not None and by_shard.keys() != ends.keys():
             reason = (
-                f"only one of {START_OPTION} and {END_OPTION} names {', '.join(sorted(by_shard.keys() ^ ends.keys()))}"
+                f"only one of {START_OPTION} and {END_OPTION} names {few_of(sorted(by_shard.keys() ^ ends.keys()))}"
             )
             raise ConfigurationError(END_OPTION, given, "the shards that the start names", reason=reason)
         end = now if ends is not None else _end(given, now, properties)

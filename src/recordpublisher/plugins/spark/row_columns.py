@@ -1,4 +1,4 @@
-"""The columns of a read: all columns of the source, the columns that a query's schema chooses, and how they are made from records."""
+"""Makes the columns of a read from records: all columns of the source, or those that the schema of a query names."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ HOW_TO_INFER = "recordpublisher tail STREAM --no-follow --format schema prints t
 class RowColumns:
     """The columns that Spark gets, in the order and spelling of `schema`. No other columns are made.
 
-    - `decoded`: the columns of `flink.deserializer.schema`; None without one. Its fields are all decoded, even if `schema` leaves some out,
-      so that each bad record is found.
+    - `decoded`: the columns of `flink.deserializer.schema`; None if it is not set. All of its fields are decoded, even if `schema` leaves
+      some out, so that each bad record is found.
     """
 
     def __init__(self, schema: pa.Schema | None = None, decoded: ColumnsAndDeserializer | None = None) -> None:
@@ -41,7 +41,7 @@ class RowColumns:
 
     @classmethod
     def chosen(cls, schema: Any, properties: Properties) -> RowColumns:
-        """Return the columns of a StructType; names ignore case, as Spark's do.
+        """Return the columns that the StructType `schema` names. As in Spark, case is ignored.
 
         Raises: ConfigurationError if a column is unknown, or has another type, or if `flink.deserializer.schema` is not valid.
         """
@@ -52,7 +52,7 @@ class RowColumns:
     def batch(
         self, batches: Sequence[RecordBatch], joined: Callable[[Sequence[Sequence[bytes]]], bytes | memoryview]
     ) -> pa.RecordBatch:
-        """Return several batches as one. `joined` concatenates payloads.
+        """Return the records of several batches as one Arrow batch. `joined` concatenates payloads.
 
         Raises: DeserializationError, which names the record and the field, if a value does not fit its column.
         """
@@ -71,7 +71,9 @@ class ColumnsAndDeserializer(NamedTuple):
 
 
 def columns_and_deserializer(properties: Properties) -> ColumnsAndDeserializer | None:
-    """Return the columns of `flink.deserializer.schema`, the same as in this library's data frames; None without a schema.
+    """Return the columns of `flink.deserializer.schema` and their deserializer; None if it is not set.
+
+    The columns are the same as in the data frames of this library (`rp.read_arrow`).
 
     Raises: ConfigurationError if the schema is not valid, or if Spark cannot have one of its columns.
     """
@@ -101,7 +103,7 @@ def columns_and_deserializer(properties: Properties) -> ColumnsAndDeserializer |
 
 
 def source_columns(decoded: ColumnsAndDeserializer | None) -> pa.Schema:
-    """Return all columns that the source has."""
+    """Return all columns that the source has. `decoded`: the columns of `flink.deserializer.schema`, if it is set."""
     return RECORD_SCHEMA if decoded is None else decoded.columns.schema
 
 
@@ -116,7 +118,7 @@ def spark_schema(properties: Properties) -> Any:
 
 
 def _times_in(kind: pa.DataType, path: str) -> Iterator[str]:
-    """Yield the paths of parts of type TIME, such as `address.at` and `stops[].at`."""
+    """Yield the path of each part of a column that has the type TIME, such as `address.at` and `stops[].at`."""
     if pa.types.is_time(kind):
         yield path
     for part in map(kind.field, range(kind.num_fields)):
@@ -125,7 +127,7 @@ def _times_in(kind: pa.DataType, path: str) -> Iterator[str]:
 
 _TYPES = {field.name: field.spark_type for field in RECORD_FIELDS}
 _HINTS = {"value": "data", "key": "partitionKey", "streamname": "stream", "timestamp": "approximateArrivalTimestamp"}
-"""Lower-case names of columns in other connectors, and ours."""
+"""Lower-case names of columns in other connectors, each with our name for it."""
 _SHORT_NAMES = {"LONG": "bigint"}
 
 
@@ -158,7 +160,7 @@ def _is_of_record(field: pa.Field) -> bool:
 
 
 def _column_text(field: pa.Field) -> str:
-    """Return a column as a query's schema writes it."""
+    """Return the name and type of a column, as the schema of a query names them."""
     if _is_of_record(field):
         return f"{field.name} {_TYPES[field.name]}"
     from recordpublisher.plugins.deserializers.schemas import columns_text

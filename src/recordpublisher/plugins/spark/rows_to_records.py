@@ -157,7 +157,7 @@ class ColumnError(ConfigurationError):
 
 @dataclass(frozen=True, slots=True)
 class WriteColumns:
-    """The index of each column, or None if there is no such column."""
+    """The index of each column in the rows of a written DataFrame, or None if there is no such column."""
 
     data: int
     partition_key: int | None = None
@@ -182,7 +182,7 @@ def columns_of(fields: Sequence[tuple[str, str]], stream: str | None) -> WriteCo
 
 
 def payloads_of(column: Any) -> list[Any]:
-    """Return the payloads of an Arrow column. Text is UTF-8; null is None."""
+    """Return the payloads of an Arrow column. Text becomes UTF-8, and null becomes None."""
     if pa.types.is_string(column.type):
         column = column.cast(pa.binary())
     elif pa.types.is_large_string(column.type):
@@ -260,7 +260,7 @@ def id_prefix_of(local_property: Callable[[str], str | None], run: str, task: in
 
 
 class RowIds:
-    """Makes the ids of one task's rows from the scope and the content of each row. Equal rows get different ids, by a count.
+    """Makes the ids of one task's rows from the scope and the content of each row. Equal rows are counted, so that they get different ids.
 
     The ids do not depend on the order of the rows, which may differ between attempts. An object of this class needs about 80 B of memory
     for each row.

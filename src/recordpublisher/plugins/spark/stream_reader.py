@@ -25,23 +25,6 @@ if TYPE_CHECKING:
     from .source.task_plans import TaskPlan
 
 
-class KinesisPartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
-    """The plan of one task, in the form that Spark sends."""
-
-    def __init__(self, plan: TaskPlan) -> None:
-        super().__init__(plan.name)
-        self.plan = plan
-
-
-class QuerySource(Protocol):
-    """The data source that made a reader, and that parses the options for it."""
-
-    options: Mapping[str, str]
-
-    def query_options(self) -> SparkOptions:
-        """Return the options of the query. Raises: ConfigurationError if an option is invalid."""
-
-
 class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     """The common part of the readers for all versions: everything except how Spark asks for the next offset.
 
@@ -131,6 +114,23 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
             yield from TaskRead(plan, claim_store(options), read, columns=columns, memory=memory).rows()
 
 
+class KinesisPartition(InputPartition):  # type: ignore[misc] # pyspark is not typed here
+    """The plan of one task, in the form in which Spark sends it to the task."""
+
+    def __init__(self, plan: TaskPlan) -> None:
+        super().__init__(plan.name)
+        self.plan = plan
+
+
+class QuerySource(Protocol):
+    """The data source that made a reader, and that parses the options for it."""
+
+    options: Mapping[str, str]
+
+    def query_options(self) -> SparkOptions:
+        """Return the options of the query. Raises: ConfigurationError if an option is invalid."""
+
+
 def _offset(plain: dict[str, Any]) -> BatchOffset:
     # Imported here because one of Spark's processes only pickles the reader. The import would take a tenth of its CPU.
     from .source.offset import BatchOffset
@@ -148,7 +148,7 @@ class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type
 
     @errors_as_one_sentence()
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit in records. Spark supports one limit at a time, so bytes are limited in the plans of the tasks."""
+        """Return the limit of a batch in records. Spark supports one limit at a time, so the plans of the tasks limit the bytes."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
     @errors_as_one_sentence()
@@ -166,7 +166,7 @@ class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type
 
     @errors_as_one_sentence()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Stop at the tips as of now."""
+        """Let the run end at the tips that the shards have now (Trigger.AvailableNow)."""
         self._planning().prepare_available_now()
 
 

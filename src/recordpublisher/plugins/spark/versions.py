@@ -12,7 +12,7 @@ except ModuleNotFoundError:
     ReadAllAvailable = ReadLimit = ReadMaxRows = SupportsTriggerAvailableNow = object
 
 HAS_START = ReadLimit is not object
-"""Whether Spark passes the current offset, and a limit of rows, when it asks a source for an offset."""
+"""Whether Spark passes the current offset and a limit of rows when it asks a source for the next offset."""
 
 __all__ = [
     "HAS_START", "DataSourceStreamArrowWriter", "ReadAllAvailable", "ReadLimit", "ReadMaxRows", "SupportsTriggerAvailableNow",

@@ -21,13 +21,13 @@ MODULES = (
     "recordpublisher.publishers.kinesis.client",
     "recordpublisher.publishers.kinesis.sdk.transport",
 )
-"""None of these modules starts a thread or opens a socket, because a forked process would not have them."""
+"""Modules that the daemon imports. None of them starts a thread or opens a socket, because a forked process would not have them."""
 
 
 def main() -> None:
     """Import the modules that tasks need, and serve as Spark's daemon.
 
-    For the processes that plan, Spark starts daemons with other arguments. They import nothing here.
+    Spark starts the daemons of planning processes with other arguments. Those daemons import nothing here.
     """
     sys.path = without_zips(sys.path)
     from pyspark import daemon
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def without_zips(path: Sequence[str]) -> list[str]:
-    """Return `sys.path` without `pyspark.zip` and its neighbours if they are part of an installed PySpark that is also on the path.
+    """Return `path` (`sys.path`) without `pyspark.zip` and its neighbours if they are in the folder of a PySpark that is on the path.
 
     Spark puts these zips first. Python does not store compiled modules of a zip, so each process that starts would compile PySpark again
     (0.6 s of CPU).

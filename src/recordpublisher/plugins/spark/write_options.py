@@ -45,7 +45,7 @@ INITIAL_FRACTION = 0.125
 """Part of a shard's rate limit with which each task begins if `writeTasks` is not set: calls of about 30 records.
 
 Measured with 32 tasks on one shard, until 40,000 records were put: 150,000 records were throttled if the tasks began at the full rate, and
-18,000 if they began with calls of 32 records. A single task loses half a second by it.
+18,000 if they began with calls of 32 records. This costs a single task half a second.
 """
 
 WRITE_TASKS = SPARK.optional_integer(

@@ -50,53 +50,11 @@ from .rows_to_records import (
 from .versions import DataSourceStreamArrowWriter
 from .write_options import WriteOptions, check_folder, dead_letter_sink
 
-
-def rejected_rows(options: WriteOptions, task: int, where: str, scope: str) -> RejectedRows:
-    """Return what keeps the rows that a task could not put. Its dead-letter sink retries for `maxOutage`, as the writer does."""
-    properties = options.properties
-    return RejectedRows(dead_letter_sink(properties), task, where, scope, outage_policy(properties))
-
-
-class PatientPort:
-    """A WritingPort, by which the sink calls Kinesis. It wraps another one, and repeats its calls during outages.
-
-    A call that fails as a whole is repeated for up to `max_outage_ms`. After that it raises OutageError, which ends the task. A response
-    with refused records is not an outage: the sink puts those records again.
-    """
-
-    def __init__(self, port: WritingPort, max_outage_ms: int, clock: Clock | None = None) -> None:
-        self._port = port
-        self._outages = OutageWatch(max_outage_ms, clock)
-
-    async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
-        """Put records. If a response was lost, they may be in the stream twice."""
-        return await self._outages.wait_out_async(lambda: self._port.put_records(stream, entries), "PutRecords")
-
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard of the stream."""
-        return await self._outages.wait_out_async(lambda: self._port.list_shards(stream, after), "ListShards")
-
-    async def stream_summary(self, stream: str) -> StreamSummary:
-        """Return the limits of the stream."""
-        return await self._outages.wait_out_async(lambda: self._port.stream_summary(stream), "DescribeStreamSummary")
-
-    async def close(self) -> None:
-        """Close the wrapped port."""
-        await self._port.close()
-
-
 LOG = logging.getLogger("recordpublisher.spark")
 
 
-@dataclass(frozen=True)
-class TaskCommitMessage(WriterCommitMessage):  # type: ignore[misc] # pyspark is not typed here
-    """The message that a finished task sends to the driver."""
-
-    figures: TaskFigures
-
-
 class RowWriter:
-    """The common part of both writers. It holds only checked options and columns, because Spark pickles it."""
+    """The common part of the writers of queries and of batch jobs. It holds only checked options and columns, because Spark pickles it."""
 
     def __init__(self, options: WriteOptions, schema: Any) -> None:
         self._options = options
@@ -179,6 +137,47 @@ class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc
     def abort(self, messages: Sequence[TaskCommitMessage | None]) -> None:
         """Log a failed write. Records that were put stay in the stream."""
         _log_abort("write", messages)
+
+
+def rejected_rows(options: WriteOptions, task: int, where: str, scope: str) -> RejectedRows:
+    """Return the owner of the rows that a task could not put. Its dead-letter sink retries for `maxOutage`, as the writer does."""
+    properties = options.properties
+    return RejectedRows(dead_letter_sink(properties), task, where, scope, outage_policy(properties))
+
+
+class PatientPort:
+    """Makes the sink's calls to Kinesis through another WritingPort, and repeats them during outages.
+
+    A call that fails as a whole is repeated for up to `max_outage_ms`. After that it raises OutageError, which ends the task. A response
+    with refused records is not an outage: the sink puts those records again.
+    """
+
+    def __init__(self, port: WritingPort, max_outage_ms: int, clock: Clock | None = None) -> None:
+        self._port = port
+        self._outages = OutageWatch(max_outage_ms, clock)
+
+    async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
+        """Put records. If a response was lost, they may be in the stream twice."""
+        return await self._outages.wait_out_async(lambda: self._port.put_records(stream, entries), "PutRecords")
+
+    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+        """Return every shard of the stream."""
+        return await self._outages.wait_out_async(lambda: self._port.list_shards(stream, after), "ListShards")
+
+    async def stream_summary(self, stream: str) -> StreamSummary:
+        """Return the limits of the stream."""
+        return await self._outages.wait_out_async(lambda: self._port.stream_summary(stream), "DescribeStreamSummary")
+
+    async def close(self) -> None:
+        """Close the wrapped port."""
+        await self._port.close()
+
+
+@dataclass(frozen=True)
+class TaskCommitMessage(WriterCommitMessage):  # type: ignore[misc] # pyspark is not typed here
+    """The message that a finished task sends to the driver."""
+
+    figures: TaskFigures
 
 
 def _figures(messages: Sequence[TaskCommitMessage | None]) -> list[TaskFigures]:

@@ -9,7 +9,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import in_memory
-from recordpublisher.plugins.runtime.arguments import COMMAND_OPTIONS, CommandOptions
+from recordpublisher.plugins.runtime.argument_checks import COMMAND_OPTIONS, CommandOptions
 from recordpublisher.plugins.runtime.job_of_program import fetcher_from_program, properties_of_program, run_python_job
 
 SHOP = """

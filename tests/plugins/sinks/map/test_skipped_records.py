@@ -20,4 +20,4 @@ async def test_the_metrics_of_the_job_and_its_last_line_count_each_once(monkeypa
         metrics = fetcher.metrics()
         assert metrics["worker"]["skippedRecords"] == metrics["shards"]["orders/a"]["skippedRecords"] == 3
         assert fetcher._fetcher.progress().records == 3, "a skipped record counts as read once"
-    assert "left out in all: 3 skipped records, 0 dead letters" in caplog.text
+    assert "this run left out records: 3 skipped, 0 written as dead letters" in caplog.text

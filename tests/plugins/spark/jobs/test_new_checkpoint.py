@@ -103,7 +103,7 @@ def test_a_checkpoint_whose_last_batch_has_not_ended_is_refused_and_so_are_lost_
     checkpoint, options = tmp_path / "checkpoint", stream.options(tmp_path)
     with pytest.raises(StateError, match=r"has no claims of this query"):
         rp.spark.read_positions(spark, str(checkpoint), {**options, "metadataLocation": str(tmp_path / "other")})
-    with pytest.raises(StateError, match=r"has 0 sources that read clicks, .*: unfinished"):
+    with pytest.raises(StateError, match=r"has 0 sources that read clicks, .*: unfinished\."):
         rp.spark.read_positions(spark, str(checkpoint), {**options, "stream": "clicks"})
     last = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdecimal())
     (checkpoint / "commits" / str(last)).unlink()

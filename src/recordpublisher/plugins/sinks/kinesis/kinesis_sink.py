@@ -11,8 +11,8 @@ from typing import Any, Literal, Self, Unpack
 from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.fetcher.monitoring.readiness import FAILED_READ_LIMIT_MS
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, State, Unfinished
-from recordpublisher.plugins.async_statements import OnlyAsyncWith
-from recordpublisher.plugins.runtime.arguments import checked_properties
+from recordpublisher.plugins.only_async_with import OnlyAsyncWith
+from recordpublisher.plugins.runtime.argument_checks import checked_properties
 from recordpublisher.plugins.sinks.queued_writes import (
     PARTIAL_FLUSH_SECONDS,
     SourceShard,

@@ -1,10 +1,13 @@
-"""Makes the checks of a job that need no call to a service, and loads no more modules than needed to read the settings."""
+"""Checks the options of a job as far as possible without a call to a service.
+
+It imports only the modules that reading the settings needs.
+"""
 
 import warnings
 
 from recordpublisher.plugins.host.build_from_properties import checked_publisher_class
 from recordpublisher.plugins.host.plugin_loading import load_registry
-from recordpublisher.plugins.runtime.arguments import check_bounded, check_reading
+from recordpublisher.plugins.runtime.argument_checks import check_bounded, check_reading
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.fan_out_properties import DEREGISTRATION
 from recordpublisher.publishers.properties.job_properties import MAX_LAG
@@ -37,7 +40,7 @@ def check_job(options: SparkOptions) -> None:
 def _warn_of_deregistration(options: SparkOptions) -> None:
     """Warn if the consumer will not be deregistered, because Spark does not report to a source that its query has ended (F8).
 
-    The default value of the option gives no warning, because the user has then not asked to deregister.
+    Warn only if the property is set, because otherwise the user has not asked for the deregistration.
     """
     key = DEREGISTRATION
     if options.is_fan_out and options.properties.is_set(key) and options.properties.value(key) != "NEVER":

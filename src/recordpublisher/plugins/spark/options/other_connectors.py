@@ -1,4 +1,4 @@
-"""Options in the spelling of other Kinesis connectors, which are translated. Unknown options are refused with the nearest known one."""
+"""Translates options of other Kinesis connectors, and refuses unknown options with an error that names the nearest known one."""
 
 import difflib
 import json
@@ -51,11 +51,41 @@ _COMMITTING = "pyspark.sql.worker.python_streaming_sink_runner"
 LOG = logging.getLogger("recordpublisher.spark")
 
 
+def options_with_our_keys(options: Mapping[str, str], has_default: Collection[Property[Any]]) -> Properties:
+    """Translate the options of other connectors, and return all options with the keys of this library.
+
+    - `has_default`: properties whose default matters to the job. If the other connector has a different default, a warning is given.
+
+    Raises: ConfigurationError if an option has no equivalent here, if a value is not valid in the other connector, or if an option has two
+    values.
+    """
+    given = _with_prefixes(Properties(options))
+    _refuse_all(given)
+    own = given
+    spelled: dict[str, str] = {}  # by our key: the spelling that gave its value
+    for key in given:
+        option = _option_of(key)
+        if option is None or key.lower() in _own_spellings(option):
+            continue
+        for ours, value in _translated(option, given[key].strip(), given).items():
+            declared = _declared(ours)
+            _check_same(given, option.key, declared, value)
+            if ours in spelled and declared.parse(own[ours]) != declared.parse(value):
+                raise _two_values(declared, option.key, given[key], spelled[ours], own[ours])
+            spelled[ours] = option.key
+            own = own.merged({ours: value})
+        own = Properties({name: text for name, text in own.items() if name.lower() != key.lower()})
+    own = _with_implied(own, [option for key in given if (option := _option_of(key)) is not None])
+    _warn_of_defaults(Properties(options), own, has_default)
+    return own
+
+
 @dataclass(frozen=True, slots=True)
 class OptionWarnings:
     """Warnings about the options of a job.
 
-    - `is_told`: whether `load()` has logged them. It has not if the query gives a schema, because Spark then does not call `schema`.
+    - `is_told`: whether `load()` has logged them. If the query gives a schema, it has not, because Spark then does not ask the source for
+      one.
     """
 
     texts: tuple[str, ...] = ()
@@ -101,7 +131,7 @@ _INSTEAD = (
 
 
 def refuse_continuous(options: Mapping[str, str]) -> None:
-    """Refuse the options of mode CONTINUOUS, which no longer exists. `mode=BATCH` changes nothing.
+    """Refuse the options of mode CONTINUOUS, which no longer exists. `mode=BATCH` is accepted, and has no effect.
 
     Raises: ConfigurationError if one of them is given.
     """
@@ -157,7 +187,7 @@ _REASON = "Spark does not pass the options of a table to the source that reads i
 
 
 def refuse_new_table(options: Mapping[str, str]) -> None:
-    """Refuse the options that Spark 4.3 passes for a CREATE TABLE without columns. With columns Spark does not ask the source.
+    """Refuse the options that Spark 4.3 passes for a CREATE TABLE without columns. For one with columns Spark does not call the source.
 
     Raises: ConfigurationError if these options are given.
     """
@@ -182,11 +212,12 @@ def refuse_table(options: Mapping[str, str]) -> None:
 class PeerOption:
     """One option of another connector. It is translated to our property `ours`, or refused with a reason. A `key` with `.*` is a prefix.
 
-    - `values`: the other connector's values (lower case), each with ours, if they differ. Other values are refused with `reason`.
+    - `values`: the other connector's values (lower case), each with our value for it, if they differ. Other values are refused with
+      `reason`.
     - `unit`: the unit in which the other connector reads plain numbers, if it differs from ours.
     - `also`: our properties that the option implies, with their values.
     - `before`: if the option is a prefix, the other connector's option whose value it precedes.
-    - `default`: the other connector's default, if it means something else than ours.
+    - `default`: the other connector's default, if its meaning differs from that of our default.
     - `refused`: why the option has no equivalent here, and what to use instead.
     """
 
@@ -365,42 +396,13 @@ _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option i
 _AWS_ENDPOINT = re.compile(r"https?://kinesis(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?")
 
 
-def options_with_our_keys(options: Mapping[str, str], has_default: Collection[Property[Any]]) -> Properties:
-    """Return the options with our keys.
-
-    - `has_default`: properties whose default matters to the job. If the other connector has a different default, a warning is given.
-
-    Raises: ConfigurationError if an option has no equivalent here, if a value is not valid in the other connector, or if an option has two
-    values.
-    """
-    given = _with_prefixes(Properties(options))
-    _refuse_all(given)
-    own = given
-    spelled: dict[str, str] = {}  # by our key: the spelling that gave its value
-    for key in given:
-        option = _option_of(key)
-        if option is None or key.lower() in _own_spellings(option):
-            continue
-        for ours, value in _translated(option, given[key].strip(), given).items():
-            declared = _declared(ours)
-            _check_same(given, option.key, declared, value)
-            if ours in spelled and declared.parse(own[ours]) != declared.parse(value):
-                raise _two_values(declared, option.key, given[key], spelled[ours], own[ours])
-            spelled[ours] = option.key
-            own = own.merged({ours: value})
-        own = Properties({name: text for name, text in own.items() if name.lower() != key.lower()})
-    own = _with_implied(own, [option for key in given if (option := _option_of(key)) is not None])
-    _warn_of_defaults(Properties(options), own, has_default)
-    return own
-
-
 def _option_of(key: str) -> PeerOption | None:
     option = _BY_KEY.get("kafka.*" if key.lower().startswith("kafka.") else key.lower())
     return None if option is None else _ours_first(option)
 
 
 def peer_options() -> Mapping[str, tuple[PeerOption, ...]]:
-    """Return the options of each connector. A key that is also the name of one of our options means that option, whatever `PEERS` says."""
+    """Return the options of each connector. A key that is also the name of one of our options means our option, even if `PEERS` has it."""
     return {name: tuple(map(_ours_first, options)) for name, options in PEERS.items()}
 
 
@@ -411,7 +413,7 @@ def _ours_first(option: PeerOption) -> PeerOption:
 
 
 def _refuse_all(given: Properties) -> None:
-    """Refuse the options without an equivalent in one error, because each start of Spark takes long. Raises: ConfigurationError."""
+    """Refuse all options without an equivalent in one error, because each start of Spark takes long. Raises: ConfigurationError."""
     found = [(key, option) for key in given if (option := _option_of(key)) is not None and option.refused]
     names = [key if option.key.endswith("*") else option.key for key, option in found]
     if names:
@@ -504,7 +506,7 @@ def _time_of_databricks(key: str, given: str) -> str:
 
 
 def _check_same(given: Properties, key: str, declared: Property[Any], value: str) -> None:
-    """Check that our own spelling, if given too, has the same value. Raises: ConfigurationError if it has another value."""
+    """Check that our own spelling of the option, if it is given too, has the same value. Raises: ConfigurationError if it differs."""
     own = next(
         (name for name in (declared.key, *declared.aliases) if name in given and name.lower() != key.lower()), None
     )
@@ -554,7 +556,7 @@ def _warn_of_defaults(given: Properties, own: Properties, has_default: Collectio
 
 
 def _without_prefix(given: Properties, own: Properties, option: PeerOption) -> str:
-    """Return a clause about a prefix that the other connector adds by default and this one does not; empty if it does not matter."""
+    """Return the end of a warning about a prefix that the other connector adds by default; empty if the prefix does not matter."""
     if option.before not in given or option.key in given or not uses_fan_out(own):
         return ""
     name = own[option.ours]

@@ -1,4 +1,7 @@
-"""The options of a Spark job that reads. Each is declared once, as a property with the option's short name as an alias (C1)."""
+"""The options of a Spark job that reads. Each is declared once, as a property with the option's short name as an alias (C1).
+
+A claim is the record of what one task of a query has read. `metadataLocation` or `metadataRoot` is the place where claims are stored.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ from .start_by_shard import STARTS, with_starts
 
 _PLACE = forms_of(CLAIM_STORES, folder="a folder that the driver and every executor see")
 ROOT_VARIABLE = "RECORDPUBLISHER_METADATA_ROOT"
-"""A variable in the driver's environment: the `metadataRoot` of queries whose options name no place for claims.
+"""Environment variable of the driver with the `metadataRoot` of queries whose options give no place for claims.
 
 It is an environment variable because Spark does not show its configuration to a Python source.
 """
@@ -59,56 +62,7 @@ ON_METADATA_LOSS = SPARK.choice(
     aliases=("onMetadataLoss",),
 )
 METADATA_PROPERTIES = (METADATA_LOCATION, METADATA_ROOT, ON_METADATA_LOSS)
-
-
-def with_default_root(properties: Properties) -> Properties:
-    """Return the properties with the place for claims that the driver's environment names, unless the options name one.
-
-    Tasks do not read the environment: they get the place with the properties.
-    """
-    root = os.environ.get(ROOT_VARIABLE)
-    is_given = properties.is_set(METADATA_LOCATION) or properties.is_set(METADATA_ROOT)
-    return properties.merged({METADATA_ROOT.key: root}) if root and not is_given else properties
-
-
-def warn_of_missing_place(properties: Properties, of_queries: Sequence[Property[Any]]) -> None:
-    """Warn if one of the options `of_queries`, which only queries have, is given without a place for claims.
-
-    This is not an error, because Spark does not say whether it loads a query or a batch read.
-    """
-    given = [option.aliases[0] for option in of_queries if properties.is_set(option)]
-    if given and not any(map(with_default_root(properties).is_set, (METADATA_LOCATION, METADATA_ROOT))):
-        text = (
-            f"'{given[0]}' is for a query, which fails at its start without 'metadataLocation'; spark.read ignores it"
-        )
-        warnings.warn(text, UserWarning, stacklevel=3)
-
-
-def metadata_key(properties: Properties) -> str:
-    """Return the name of the option that gives the place for claims."""
-    return "metadataRoot" if properties.is_set(METADATA_ROOT) else "metadataLocation"
-
-
-def metadata_place(properties: Properties, *, is_needed: bool) -> str:
-    """Return the place for claims, checked as far as possible without a call; empty if none is given or needed.
-
-    Raises: ConfigurationError if the place is missing although it is needed, if it is invalid, or if two are given.
-    """
-    location, root = properties.value(METADATA_LOCATION), properties.value(METADATA_ROOT)
-    if location is not None and root is not None:
-        raise ConfigurationError.conflict("metadataRoot", "metadataLocation", reason="both give the place of claims")
-    if location is None and root is None and not is_needed:
-        return ""
-    place = location or root
-    if place is None:
-        valid = f"{_PLACE}, for this query; or 'metadataRoot' or the driver's variable {ROOT_VARIABLE}, for all queries"
-        raise ConfigurationError("metadataLocation", None, valid)
-    conditional_store_of(place, metadata_key(properties), properties, is_for_claims=True)
-    return place
-
-
 _MIN_FAN_OUT_WINDOW_MS = int(SECONDS_BETWEEN_SUBSCRIPTIONS * 1000)
-
 END_OPTION = "endingPosition"
 VALID_END = "NOW, a time, or " + valid_by_shard(' or "NOW"')
 ENDING_POSITION = SPARK.text(
@@ -200,15 +154,7 @@ BATCHES_TO_RETAIN = SPARK.integer(
     aliases=("minBatchesToRetain",),
 )
 _OTHER_OPTIONS = (STREAM, STREAMS, *METADATA_PROPERTIES, STARTS, ENDING_POSITION)
-"""Options that are not fields of `SparkOptions` in the same form."""
-
-
-def is_query(given: Properties) -> bool:
-    """Return whether these are the options of a job on Spark: they name its stream, in any spelling, or a place for claims."""
-    named = (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT)
-    keys = {option.key for option in named}
-    theirs = (option.key for options in peer_options().values() for option in options if option.ours in keys)
-    return any(map(given.is_set, named)) or any(key in given for key in theirs)
+"""Options for which `SparkOptions` has no field, or a field in another form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,9 +183,9 @@ class SparkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, keeps_claims: bool = True) -> SparkOptions:
-        """Return the options that Spark passes (with lower-case keys).
+        """Parse and check the options that Spark passes, with lower-case keys.
 
-        - `keeps_claims`: whether the query stores what its tasks have read, and so needs a place for that.
+        - `keeps_claims`: whether the job is a query, whose tasks store claims and need a place for them.
 
         Raises: ConfigurationError if an option is invalid, with its value and the valid ones (C2).
         """
@@ -277,7 +223,7 @@ class SparkOptions:
 
     @property
     def polling_publisher(self) -> str:
-        """Name of the publisher for repeated reads, and for the watch for new data.
+        """Name of the publisher that reads batches again and watches for new data.
 
         It is POLLING even if the option is fan-out, because a second subscription to a shard would end the first one.
         """
@@ -285,7 +231,7 @@ class SparkOptions:
 
     @property
     def metadata_key(self) -> str:
-        """The option that `metadata_location` comes from."""
+        """Name of the option that gave `metadata_location`."""
         return metadata_key(self.properties)
 
     @property
@@ -312,6 +258,60 @@ def with_loaded_stream(properties: Properties, stream_keys: Sequence[Property[st
     if given is not None and given != path:
         raise ConfigurationError("stream", given, repr(path), reason=f"load(), start() or save() names {path!r}")
     return rest if given is not None else rest.merged({STREAM.key: path})
+
+
+def with_default_root(properties: Properties) -> Properties:
+    """Return the properties with the place for claims that the driver's environment gives, unless the options give one.
+
+    Tasks do not read the environment: they get the place with the properties.
+    """
+    root = os.environ.get(ROOT_VARIABLE)
+    is_given = properties.is_set(METADATA_LOCATION) or properties.is_set(METADATA_ROOT)
+    return properties.merged({METADATA_ROOT.key: root}) if root and not is_given else properties
+
+
+def warn_of_missing_place(properties: Properties, of_queries: Sequence[Property[Any]]) -> None:
+    """Warn if one of the options `of_queries`, which only queries have, is given without a place for claims.
+
+    This is not an error, because Spark does not say whether it loads a query or a batch read.
+    """
+    given = [option.aliases[0] for option in of_queries if properties.is_set(option)]
+    if given and not any(map(with_default_root(properties).is_set, (METADATA_LOCATION, METADATA_ROOT))):
+        text = (
+            f"'{given[0]}' is for a query, which fails at its start without 'metadataLocation'; spark.read ignores it"
+        )
+        warnings.warn(text, UserWarning, stacklevel=3)
+
+
+def metadata_key(properties: Properties) -> str:
+    """Return the name of the option that gives the place for claims."""
+    return "metadataRoot" if properties.is_set(METADATA_ROOT) else "metadataLocation"
+
+
+def metadata_place(properties: Properties, *, is_needed: bool) -> str:
+    """Return the place for claims, checked as far as possible without a call; empty if none is given or needed.
+
+    Raises: ConfigurationError if the place is missing although it is needed, if it is invalid, or if two are given.
+    """
+    location, root = properties.value(METADATA_LOCATION), properties.value(METADATA_ROOT)
+    if location is not None and root is not None:
+        raise ConfigurationError.conflict("metadataRoot", "metadataLocation", reason="both give the place of claims")
+    if location is None and root is None and not is_needed:
+        return ""
+    place = location or root
+    if place is None:
+        valid = f"{_PLACE}, for this query; or 'metadataRoot' or the driver's variable {ROOT_VARIABLE}, for all queries"
+        raise ConfigurationError("metadataLocation", None, valid)
+    conditional_store_of(place, metadata_key(properties), properties, is_for_claims=True)
+    return place
+
+
+def is_query(given: Properties) -> bool:
+    """Return whether these are options of a Spark job: they name a stream, in the spelling of any connector, or a place for claims."""
+    named = (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT)
+    keys = {option.key for option in named}
+    theirs = (option.key for options in peer_options().values() for option in options if option.ours in keys)
+    return any(map(given.is_set, named)) or any(key in given for key in theirs)
 
 
 def _streams(properties: Properties) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Reads a start for each shard, given as `startingPosition` in JSON. `fetcher/checkpoints/shard_starts.py` parses it."""
+"""Reads the option `startingPosition` with a start for each shard, in JSON, which `fetcher/checkpoints/shard_starts.py` parses."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,8 +22,25 @@ _OPTIONS = (START_OPTION, f"kinesis.{START_OPTION}", "initialPosition")
 AT_TIME = "AT_TIMESTAMP "
 
 
+def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState]:
+    """Return the start of each shard that the options name, by shard id; empty if they name none. LATEST stays LATEST here.
+
+    Raises: ConfigurationError if the start is invalid.
+    """
+    given = properties.value(STARTS)
+    return {} if given is None else states_by_shard(START_OPTION, given, streams)
+
+
+def starts_of(properties: Properties, streams: Sequence[str]) -> Starts:
+    """Return where each shard starts in a new query. LATEST stays LATEST here. Raises: ConfigurationError if the start is invalid."""
+    return Starts(initial_position(properties), starts_by_shard(properties, streams))
+
+
 def with_starts(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with a start by shard (JSON) under its own key. Raises: ConfigurationError if two different starts are given."""
+    """Move a start by shard (JSON) from the option that gives it to a key of its own, and return the options.
+
+    Raises: ConfigurationError if two different starts by shard are given.
+    """
     given = dict(options)
     for key in [key for key in given if key.lower() in map(str.lower, _OPTIONS)]:
         value = given[key].strip()
@@ -44,17 +61,3 @@ def option_time_ms(option: str, given: str, properties: Properties, valid: str) 
         if error.key != INITIAL_TIMESTAMP.key:
             raise
         raise ConfigurationError(option, given, f"{valid}; a time is {error.valid}", reason=error.reason) from None
-
-
-def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState]:
-    """Return where each named shard starts, by its id. LATEST is not replaced by a time yet. Empty without a start by shard.
-
-    Raises: ConfigurationError if the start is invalid.
-    """
-    given = properties.value(STARTS)
-    return {} if given is None else states_by_shard(START_OPTION, given, streams)
-
-
-def starts_of(properties: Properties, streams: Sequence[str]) -> Starts:
-    """Return where a new query starts. LATEST is not replaced by a time yet. Raises: ConfigurationError if the start is invalid."""
-    return Starts(initial_position(properties), starts_by_shard(properties, streams))

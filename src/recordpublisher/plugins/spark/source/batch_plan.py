@@ -87,14 +87,14 @@ def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -
 class PlanInputs:
     """The inputs of a plan, in addition to the last offset and its claims.
 
-    - `plan`: a new random id.
+    - `plan`: a new random id for the plan.
     - `now_ms`: the driver's time (epoch ms).
     - `tasks_for`: a function that takes a number of shards, and returns the number of tasks that read them.
     - `streams`: the names of the job's streams. Other streams in the offset are dropped.
-    - `limit`: the most records of the batch.
+    - `limit`: the highest number of records in the batch.
     - `listed`: the shards of the newest complete listing.
     - `finished`: shards, by `Shard.key`, that were removed from the offset since the process began, because they were read to their ends.
-    - `available_now`: set in a run that stops at the tips.
+    - `available_now`: where the run ends, if it stops at the tips (the newest records of the shards); else None.
     - `lost`: shards, by `Shard.key`, that have expired unread, if the job accepts that.
     """
 
@@ -198,7 +198,7 @@ class Facts:
     - `retry_at_ms`: time before which no batch may run, because the reads of the last one had no response.
     - `found_new`: whether the watch (the driver's polling of quiet shards) has found something, or could not read every shard in time.
     - `has_listed`: whether the streams were listed for this batch.
-    - `seen_ms`: when the claims of the last batch were first seen. A later time in a claim is by an executor's clock that is ahead.
+    - `seen_ms`: when the claims of the last batch were first seen. A claim with a later time is from an executor whose clock is ahead.
     """
 
     now_ms: int
@@ -220,7 +220,7 @@ class Decision(Enum):
 class Wait:
     """Run no batch before `until_ms` (epoch ms).
 
-    - `may_be_new`: whether there may be records that no read has looked for.
+    - `may_be_new`: whether records may have arrived since the last reads.
     """
 
     until_ms: int
@@ -252,7 +252,7 @@ decides whether records may have been lost (S5).
 
 
 def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffset, inputs: PlanInputs) -> ShardOffset:
-    """Return the shard after the batch `previous`. `read` is None if no task has claimed it."""
+    """Return the entry of the shard after the batch `previous`. `read` is None if no task has claimed the shard."""
     if entry.key in inputs.lost:
         state = entry.state if read is None else read.end
         seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
@@ -292,7 +292,7 @@ def _is_readable(entry: ShardOffset, shards: Mapping[str, ShardOffset], emit_lim
 
 
 def _tasks(readable: Sequence[ShardOffset], batch: int, inputs: PlanInputs) -> dict[str, int]:
-    """Return the task of each shard that the batch reads.
+    """Return the number of the task that reads each shard of the batch, by `Shard.key`.
 
     If the batch's limit is below one record for each shard, successive batches read different shards.
     """

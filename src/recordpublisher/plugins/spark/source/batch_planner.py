@@ -16,6 +16,7 @@ from recordpublisher.plugins.stores.spark_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.job_properties import LOOKAHEAD
 from recordpublisher.publishers.properties.times_and_sizes import iso_time
+from recordpublisher.publishers.safe_text import few_of
 from recordpublisher.publishers.shards import Shard
 
 from ..options.spark_options import METADATA_ROOT, SparkOptions
@@ -54,22 +55,22 @@ class BatchPlanner:
     store: ReadClaimStore
     clock: Clock = field(default_factory=SystemClock)
     is_available_now: bool = False
-    """Stop at the tips as of the first plan (Trigger.AvailableNow)."""
+    """Whether the run ends at the tips that the shards have at its first plan (Trigger.AvailableNow)."""
     outages: OutageWatch = field(init=False)
     _last_plan: str = ""
     _first_plan: str = ""
-    """The plan of the first batch that this process has planned. Its tasks poll."""
+    """Id of the first plan that this process has made, whose tasks poll."""
     _run: QueryRun | None = None
     _finished: set[str] = field(default_factory=set)
     _remembered: tuple[str, int, Wait | Watch] | None = None
-    """The plan, when the step was decided (epoch ms), and the step."""
+    """The last plan, the time at which the step was decided (epoch ms), and the step."""
     _just_loaded: BatchClaims | None = None
     """The claims that were loaded before a first look (one read of every shard). They still hold after it, because it takes a second."""
     _progress: QueryProgress | None = None
     _shown: Mapping[str, Any] | None = None
     """The state in the progress that Spark received last."""
     _noted_plan: str = ""
-    """The plan of the batch whose end `_progress` shows, if no batch follows it."""
+    """Id of the plan whose batch is the last one in `_progress`, if no batch follows it."""
     _listed_at_batch: int = 0
     _reads: FailedReadBackoff = field(init=False)
     _store_check: StoreVisibilityCheck = field(init=False)
@@ -84,7 +85,7 @@ class BatchPlanner:
         self._alignment = AlignmentSettings.of(self.options.properties)
 
     def prepare_available_now(self) -> None:
-        """Stop at the tips as of the next plan (Trigger.AvailableNow)."""
+        """Let the run end at the tips that the shards have at the next plan (Trigger.AvailableNow)."""
         self.is_available_now, self._run, self._remembered = True, None, None
 
     def initial_offset(self, began_ms: int) -> BatchOffset:
@@ -245,7 +246,7 @@ class BatchPlanner:
         return step
 
     def _record(self, plan: BatchPlan) -> BatchOffset:
-        """Complete the plan with the store's token, and note that it is planned."""
+        """Return the plan's offset with the token of the claim store, and update progress and warnings for the new batch."""
         self._finished |= plan.previous.shards.keys() - plan.offset.shards.keys()
         token = self._store_check.write_token(plan.offset, is_there=plan.claims.has_token)
         planned = replace(plan.offset, store_token=token)
@@ -293,11 +294,11 @@ class FailedReadBackoff:
         self._pause = 0.0
 
     def retry_at_ms(self) -> int:
-        """Return before which time no batch may be planned (epoch ms). Setting the wall clock does not make the pause longer."""
+        """Return the time before which no batch may be planned (epoch ms). Setting the wall clock does not make the pause longer."""
         return self._ms_in(self._noted_at + self._pause)
 
     def seen_ms(self) -> int:
-        """Return when the claims of the last batch were first seen (epoch ms), by a wall clock that may have been set since."""
+        """Return when the claims of the last batch were first seen (epoch ms), by the wall clock as it is set now."""
         return self._ms_in(self._noted_at)
 
     def _ms_in(self, at: float) -> int:
@@ -484,11 +485,11 @@ class QueryWarnings:
     def after_batch(self, previous: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> None:
         """Warn if tasks of the batch `previous` stored no claim or ran one after another, or if the lookahead is too short for it."""
         if claims.missing:
-            text = "in batch %s tasks %s have claimed no read: their shards are read again from where the batch started"
+            text = "in batch %s, %s of %s tasks stored no record of what they read (claim), so their shards are read again from its start"
             hint = NOT_READ if claims.is_unread else PARTLY_READ
             if not claims.has_token:  # The claims are lost, so the hint about the sink would be wrong.
                 hint = ""
-            self._warn(text + hint, previous.batch, claims.missing)
+            self._warn(text + hint, previous.batch, len(claims.missing), len(claims.missing) + len(claims.began_ms))
         if previous.batch > WARM_UP_BATCHES:
             self._short_lookahead(previous, offset)
             self._tasks_one_after_the_other(previous, claims)
@@ -519,13 +520,16 @@ class QueryWarnings:
                 "and not where another query ended. If a checkpoint was lost or its path mistyped, stop this query, and start it with that "
                 "checkpoint. Queries that share a place must give it as metadataRoot"
             )
-            self._once(text, ", ".join(sorted(queries)))
+            self._once(text, few_of(sorted(queries)))
 
     def shared_consumer(self, shards: Collection[str]) -> None:
         """Warn once that another job takes over subscriptions to these shards in batch after batch, or that they are refused."""
         if shards:
-            text = "subscriptions to %s are taken over or refused batch after batch: does another query or job use the consumer %s?"
-            self._once(text, ", ".join(sorted(shards)), self._options.consumer)
+            text = (
+                "the subscriptions to %s are taken over or refused in batch after batch. If another query or job uses the consumer %s, "
+                "give each a consumer of its own"
+            )
+            self._once(text, few_of(sorted(shards)), self._options.consumer)
 
     def lost_claims(self, offset: BatchOffset) -> None:
         """Warn that the batch runs without rows, because its claims are not in this store."""

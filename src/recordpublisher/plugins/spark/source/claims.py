@@ -19,26 +19,113 @@ from ..outages import with_short_retries
 from ..python_worker import worker_loop
 from .offset import BatchOffset, ShardOffset
 
-
-def claim_name(group: int) -> str:
-    """Return the name of a task's claim within its batch. `group` is the number of the task."""
-    return f"group-{group:05d}"
-
-
-def claim_store(options: SparkOptions) -> ReadClaimStore:
-    """Return the store of a query's claims: one for each process, with a client that stays open."""
-    loop = worker_loop()
-    return loop.cached(
-        ("claims", options.metadata_location, *sorted(options.properties.items())),
-        lambda: read_claim_store_of(
-            options.metadata_location, with_short_retries(options.properties), loop.run, options.metadata_key
-        ),
-    )
+VERSION = 3
+"""Claims of earlier versions are refused; version 1 has no version field."""
+RowId = tuple[str, int]
+"""Sequence number and sub-sequence number."""
 
 
-def batch_id(offset: BatchOffset) -> BatchId:
-    """Return the batch under which the tasks of an offset store their claims."""
-    return BatchId(offset.query, offset.batch, offset.plan)
+@dataclass(frozen=True, slots=True)
+class ReadClaim:
+    """The reads of one task, by `Shard.key`.
+
+    - `began_ms`: when they began, by the executor's clock (epoch ms).
+    - `subscribed`: whether this or an earlier attempt has subscribed to the shards.
+    """
+
+    shards: Mapping[str, ShardRead]
+    began_ms: int
+    subscribed: bool = False
+
+    def to_bytes(self) -> bytes:
+        """Return the stored form: compressed JSON. For a thousand shards it has a fifth of the size, and costs 3 ms of CPU (measured)."""
+        plain = {
+            "v": VERSION,
+            "beganMs": self.began_ms,
+            "subscribed": self.subscribed,
+            "shards": {key: read.to_json() for key, read in self.shards.items()},
+        }
+        return zlib.compress(json.dumps(plain).encode(), 1)
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> ReadClaim:
+        """Return the inverse of `to_bytes`. JSON that is not compressed is accepted too.
+
+        Raises: StateError if the content is something else.
+        """
+        try:
+            plain = json.loads(stored if stored.startswith(b"{") else zlib.decompress(stored))
+            _check_version(plain.get("v", 1))
+            shards = {key: ShardRead.from_json(entry) for key, entry in plain["shards"].items()}
+            return cls(shards, plain["beganMs"], plain["subscribed"])
+        except (KeyError, TypeError, ValueError, AttributeError, zlib.error) as error:
+            raise StateError(
+                f"a claim in metadataLocation cannot be read ({error}): {stored[:200]!r}; does another program write there?"
+            ) from error
+
+    def is_of(self, starts: Mapping[str, ShardState]) -> bool:
+        """Return whether the task read exactly these shards from these states."""
+        return {key: read.start for key, read in self.shards.items()} == starts
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRead:
+    """The read of one shard by a task: `records` rows between the states `start` and `end`.
+
+    - `first`, `last`: the first and the last row.
+    - `bytes`: bytes of payload before de-aggregation.
+    - `seen`: observations for the plan of the next batch.
+    """
+
+    start: ShardState
+    end: ShardState
+    records: int = 0
+    bytes: int = 0
+    first: RowId | None = None
+    last: RowId | None = None
+    seen: ShardObservation = ShardObservation()  # noqa: RUF009 - is frozen
+
+    @property
+    def had_response(self) -> bool:
+        """Whether the service responded to any request of this read."""
+        return self.seen.had_response(self.records)
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the shard was read to its tip or to the emit limit."""
+        return self.seen.at_tip or self.seen.past_event_time
+
+    @property
+    def made_progress(self) -> bool:
+        """Whether the read returned records, reached the tip, the emit limit or the end of the shard, or moved the position."""
+        before, after = self.start, self.end
+        has_moved = (before.position, before.continuation) != (after.position, after.continuation)
+        return has_moved or self.is_at_end or after.ended or self.records > 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the read as a dict of plain values, for JSON."""
+        return {
+            "start": self.start.to_json(),
+            "end": self.end.to_json(),
+            "records": self.records,
+            "bytes": self.bytes,
+            "first": self.first,
+            "last": self.last,
+            "seen": self.seen.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, entries: Mapping[str, Any]) -> ShardRead:
+        """Return the inverse of `to_json`."""
+        return cls(
+            start=ShardState.from_json(entries["start"]),
+            end=ShardState.from_json(entries["end"]),
+            records=entries["records"],
+            bytes=entries["bytes"],
+            first=_row_id(entries["first"]),
+            last=_row_id(entries["last"]),
+            seen=ShardObservation.from_json(entries["seen"]),
+        )
 
 
 @dataclass(slots=True)
@@ -60,7 +147,7 @@ class BatchClaims:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the batch has no records."""
+        """Whether the tasks have read no record."""
         return not any(read.records for read in self.shards.values())
 
     @property
@@ -132,13 +219,13 @@ class StoreVisibilityCheck:
             self._is_location_checked = True
 
     def was_planned_here(self, offset: BatchOffset) -> bool:
-        """Return whether the offset's batch was planned with this store, which may be an empty replacement."""
+        """Return whether the offset's batch was planned with this store, and not with one that it has replaced."""
         return bool(offset.store_token) and self._store.has_marker(offset.query, offset.store_token)
 
     def check_not_removed(self, offset: BatchOffset) -> None:
         """Check once for each plan that its missing claims were not removed after later batches. Call it only if claims are missing.
 
-        A driver that still runs besides its successor may have planned the next batch, but no batch after that one.
+        A driver that is still running next to its successor may have planned the next batch, but no batch after that one.
 
         Raises: StateError if the store has claims of batches that this checkpoint does not know.
         """
@@ -170,116 +257,25 @@ class StoreVisibilityCheck:
         return token
 
 
-# --- the content of a claim -----------------------------------------------------------------------------------------------------------
-
-VERSION = 3
-"""Claims of earlier versions are refused; version 1 has no version field."""
-
-RowId = tuple[str, int]
-"""Sequence number and sub-sequence number."""
+def claim_name(group: int) -> str:
+    """Return the name of a task's claim within its batch. `group` is the number of the task."""
+    return f"group-{group:05d}"
 
 
-@dataclass(frozen=True, slots=True)
-class ShardRead:
-    """The read of one shard by a task: `records` rows between the states `start` and `end`.
-
-    - `first`, `last`: the first and the last row.
-    - `bytes`: payload before de-aggregation.
-    - `seen`: observations for the plan of the next batch.
-    """
-
-    start: ShardState
-    end: ShardState
-    records: int = 0
-    bytes: int = 0
-    first: RowId | None = None
-    last: RowId | None = None
-    seen: ShardObservation = ShardObservation()  # noqa: RUF009 - is frozen
-
-    @property
-    def had_response(self) -> bool:
-        """Whether the service responded to any request of this read."""
-        return self.seen.had_response(self.records)
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether the shard was read to its tip or to the emit limit."""
-        return self.seen.at_tip or self.seen.past_event_time
-
-    @property
-    def made_progress(self) -> bool:
-        """Whether the read returned records, reached the tip, the emit limit or the end of the shard, or moved the position."""
-        before, after = self.start, self.end
-        has_moved = (before.position, before.continuation) != (after.position, after.continuation)
-        return has_moved or self.is_at_end or after.ended or self.records > 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the read as a dict of plain values, for JSON."""
-        return {
-            "start": self.start.to_json(),
-            "end": self.end.to_json(),
-            "records": self.records,
-            "bytes": self.bytes,
-            "first": self.first,
-            "last": self.last,
-            "seen": self.seen.to_json(),
-        }
-
-    @classmethod
-    def from_json(cls, entries: Mapping[str, Any]) -> ShardRead:
-        """Return the inverse of `to_json`."""
-        return cls(
-            start=ShardState.from_json(entries["start"]),
-            end=ShardState.from_json(entries["end"]),
-            records=entries["records"],
-            bytes=entries["bytes"],
-            first=_row_id(entries["first"]),
-            last=_row_id(entries["last"]),
-            seen=ShardObservation.from_json(entries["seen"]),
-        )
+def claim_store(options: SparkOptions) -> ReadClaimStore:
+    """Return the store of a query's claims: one for each process, with a client that stays open."""
+    loop = worker_loop()
+    return loop.cached(
+        ("claims", options.metadata_location, *sorted(options.properties.items())),
+        lambda: read_claim_store_of(
+            options.metadata_location, with_short_retries(options.properties), loop.run, options.metadata_key
+        ),
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class ReadClaim:
-    """The reads of one task, by `Shard.key`.
-
-    - `began_ms`: when they began, by the executor's clock (epoch ms).
-    - `subscribed`: whether this or an earlier attempt has subscribed to the shards.
-    """
-
-    shards: Mapping[str, ShardRead]
-    began_ms: int
-    subscribed: bool = False
-
-    def to_bytes(self) -> bytes:
-        """Return the stored form: compressed JSON. For a thousand shards it has a fifth of the size, and costs 3 ms of CPU (measured)."""
-        plain = {
-            "v": VERSION,
-            "beganMs": self.began_ms,
-            "subscribed": self.subscribed,
-            "shards": {key: read.to_json() for key, read in self.shards.items()},
-        }
-        return zlib.compress(json.dumps(plain).encode(), 1)
-
-    @classmethod
-    def from_bytes(cls, stored: bytes) -> ReadClaim:
-        """Return the inverse of `to_bytes`. JSON that is not compressed is accepted too.
-
-        Raises: StateError if the content is something else.
-        """
-        try:
-            plain = json.loads(stored if stored.startswith(b"{") else zlib.decompress(stored))
-            _check_version(plain.get("v", 1))
-            shards = {key: ShardRead.from_json(entry) for key, entry in plain["shards"].items()}
-            return cls(shards, plain["beganMs"], plain["subscribed"])
-        except (KeyError, TypeError, ValueError, AttributeError, zlib.error) as error:
-            raise StateError(
-                f"a claim in metadataLocation cannot be read ({error}): {stored[:200]!r}; does another program write there?"
-            ) from error
-
-    def is_of(self, starts: Mapping[str, ShardState]) -> bool:
-        """Return whether the task read exactly these shards from these states."""
-        return {key: read.start for key, read in self.shards.items()} == starts
+def batch_id(offset: BatchOffset) -> BatchId:
+    """Return the batch under which the tasks of an offset store their claims."""
+    return BatchId(offset.query, offset.batch, offset.plan)
 
 
 def _check_version(version: object) -> None:

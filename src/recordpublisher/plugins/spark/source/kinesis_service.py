@@ -233,7 +233,7 @@ class ListingCompleteness:
         self._known: Collection[str] = ()
 
     def require(self, known: Collection[str]) -> None:
-        """Set the shards of the current offset, by `Shard.key`."""
+        """Set the shards of the current offset, by `Shard.key`, which a complete listing must have."""
         self._known = known
 
     async def is_complete(self, stream: str, listed: Sequence[Shard]) -> bool:

@@ -26,105 +26,7 @@ EMIT_NOTHING = -(2**62)
 """An emit limit below every record: the batch reads the first watermark of each shard and emits nothing."""
 
 UNLISTED_PLAN = "unlisted"
-"""The plan of an offset whose shards are not known yet."""
-
-
-def random_id() -> str:
-    """Return a new id of a query or a plan."""
-    return uuid.uuid4().hex[:12]
-
-
-@dataclass(frozen=True, slots=True)
-class HeldSoFar:
-    """How long alignment has held a shard so far: `ms`, in `batches` batches."""
-
-    ms: int = 0
-    batches: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class ShardOffset:
-    """One shard in an offset.
-
-    - `state`: where the batch starts.
-    - `task`: the number of the task that reads the shard, or None if the batch does not read it.
-    - `seen`: the observations of the last read.
-    - `silence`, `held`: how long the shard was silent, and how long alignment held it.
-    - `idle`: whether the silence makes the shard idle (W3).
-    - `records`, `last_records`: records emitted so far, and by the batch before.
-    - `ended_ms`: when the end of the shard was seen (epoch ms).
-    - `done`: whether this AvailableNow run has finished the shard.
-    - `empty_windows`: how many reads in a row ended without progress and before the tip.
-    """
-
-    shard: Shard
-    state: ShardState
-    task: int | None = None
-    seen: ShardObservation = ShardObservation()  # noqa: RUF009 - is frozen
-    silence: Silence = Silence()  # noqa: RUF009 - is frozen
-    held: HeldSoFar = HeldSoFar()
-    idle: bool = False
-    records: int = 0
-    last_records: int = 0
-    ended_ms: int | None = None
-    done: bool = False
-    empty_windows: int = 0
-
-    @property
-    def key(self) -> str:
-        """Key of the shard: `stream/shard-id`."""
-        return self.shard.key
-
-    @property
-    def alignment_watermark(self) -> int | None:
-        """The watermark with which the shard counts for the global watermark (W1)."""
-        return shard_watermark(self.seen.next_watermark, self.state.watermark)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as JSON. Pickling a frozen dataclass takes five times as long, and tasks may carry a thousand of them."""
-        return ShardOffset.from_json, (self.to_json(),)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the shard as a dict of plain values, for JSON. Empty values are left out."""
-        entries = {
-            **shard_to_json(self.shard),
-            "state": {name: value for name, value in self.state.to_json().items() if name != "parents"},
-            "task": self.task,
-            "seen": self.seen.to_json() or None,
-            "silence": _without_zeros({"ms": self.silence.ms, "tipMs": self.silence.tip_ms}),
-            "held": _without_zeros({"ms": self.held.ms, "batches": self.held.batches}),
-            "idle": self.idle or None,
-            "records": self.records or None,
-            "lastRecords": self.last_records or None,
-            "endedMs": self.ended_ms,
-            "done": self.done or None,
-            "emptyWindows": self.empty_windows or None,
-        }
-        return {name: value for name, value in entries.items() if value is not None}
-
-    @classmethod
-    def from_json(cls, entries: Mapping[str, Any]) -> ShardOffset:
-        """Return the inverse of `to_json`."""
-        shard = stored_shard_from(entries)
-        silence, held = entries.get("silence", {}), entries.get("held", {})
-        return cls(
-            shard=shard,
-            state=ShardState.from_json({**entries["state"], "parents": shard.parents}),
-            task=entries.get("task"),
-            seen=ShardObservation.from_json(entries.get("seen", {})),
-            silence=Silence(silence.get("ms", 0), silence.get("tipMs")),
-            held=HeldSoFar(held.get("ms", 0), held.get("batches", 0)),
-            idle=entries.get("idle", False),
-            records=entries.get("records", 0),
-            last_records=entries.get("lastRecords", 0),
-            ended_ms=entries.get("endedMs"),
-            done=entries.get("done", False),
-            empty_windows=entries.get("emptyWindows", 0),
-        )
-
-
-def _without_zeros(entries: Mapping[str, int | None]) -> dict[str, int] | None:
-    return {name: value for name, value in entries.items() if value} or None
+"""The plan id of an offset whose shards are not known yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +146,104 @@ class BatchOffset:
             waits=plain.get("waits", 0),
             shards={key: ShardOffset.from_json(entry) for key, entry in plain["shards"].items()},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSoFar:
+    """How long alignment has kept a shard from being read so far: for `ms` milliseconds, in `batches` batches."""
+
+    ms: int = 0
+    batches: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOffset:
+    """One shard in an offset.
+
+    - `state`: where the batch starts.
+    - `task`: the number of the task that reads the shard, or None if the batch does not read it.
+    - `seen`: the observations of the last read.
+    - `silence`, `held`: how long the shard was silent, and how long alignment held it.
+    - `idle`: whether the silence makes the shard idle (W3).
+    - `records`, `last_records`: records emitted so far, and by the batch before.
+    - `ended_ms`: when the end of the shard was seen (epoch ms).
+    - `done`: whether this AvailableNow run has finished the shard.
+    - `empty_windows`: how many reads in a row ended without progress and before the tip.
+    """
+
+    shard: Shard
+    state: ShardState
+    task: int | None = None
+    seen: ShardObservation = ShardObservation()  # noqa: RUF009 - is frozen
+    silence: Silence = Silence()  # noqa: RUF009 - is frozen
+    held: HeldSoFar = HeldSoFar()
+    idle: bool = False
+    records: int = 0
+    last_records: int = 0
+    ended_ms: int | None = None
+    done: bool = False
+    empty_windows: int = 0
+
+    @property
+    def key(self) -> str:
+        """Key of the shard: `stream/shard-id`."""
+        return self.shard.key
+
+    @property
+    def alignment_watermark(self) -> int | None:
+        """The watermark with which the shard counts for the global watermark (W1)."""
+        return shard_watermark(self.seen.next_watermark, self.state.watermark)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as JSON. Pickling a frozen dataclass takes five times as long, and tasks may carry a thousand of them."""
+        return ShardOffset.from_json, (self.to_json(),)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the shard as a dict of plain values, for JSON. Empty values are left out."""
+        entries = {
+            **shard_to_json(self.shard),
+            "state": {name: value for name, value in self.state.to_json().items() if name != "parents"},
+            "task": self.task,
+            "seen": self.seen.to_json() or None,
+            "silence": _without_zeros({"ms": self.silence.ms, "tipMs": self.silence.tip_ms}),
+            "held": _without_zeros({"ms": self.held.ms, "batches": self.held.batches}),
+            "idle": self.idle or None,
+            "records": self.records or None,
+            "lastRecords": self.last_records or None,
+            "endedMs": self.ended_ms,
+            "done": self.done or None,
+            "emptyWindows": self.empty_windows or None,
+        }
+        return {name: value for name, value in entries.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, entries: Mapping[str, Any]) -> ShardOffset:
+        """Return the inverse of `to_json`."""
+        shard = stored_shard_from(entries)
+        silence, held = entries.get("silence", {}), entries.get("held", {})
+        return cls(
+            shard=shard,
+            state=ShardState.from_json({**entries["state"], "parents": shard.parents}),
+            task=entries.get("task"),
+            seen=ShardObservation.from_json(entries.get("seen", {})),
+            silence=Silence(silence.get("ms", 0), silence.get("tipMs")),
+            held=HeldSoFar(held.get("ms", 0), held.get("batches", 0)),
+            idle=entries.get("idle", False),
+            records=entries.get("records", 0),
+            last_records=entries.get("lastRecords", 0),
+            ended_ms=entries.get("endedMs"),
+            done=entries.get("done", False),
+            empty_windows=entries.get("emptyWindows", 0),
+        )
+
+
+def random_id() -> str:
+    """Return a new id of a query or a plan."""
+    return uuid.uuid4().hex[:12]
+
+
+def _without_zeros(entries: Mapping[str, int | None]) -> dict[str, int] | None:
+    return {name: value for name, value in entries.items() if value} or None
 
 
 def _rotated(group: list[ShardOffset], batch: int) -> list[ShardOffset]:

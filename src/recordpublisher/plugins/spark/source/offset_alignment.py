@@ -18,6 +18,31 @@ from .offset import EMIT_NOTHING, ShardOffset
 from .offset_lineage import has_children, is_startable
 
 
+def next_global_watermark(
+    current: int | None, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int
+) -> int | None:
+    """Return the lowest watermark of the active shards, never below `current` (W6).
+
+    It stays at `current` while an active shard has no watermark yet (W2), and if no shard is active.
+    """
+    active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
+    return global_watermark_rules.raised_watermark(
+        current, lowest_active(entry.alignment_watermark for entry in active)[1]
+    )
+
+
+def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
+    """Return whether the shard counts for the global watermark, which is the lowest watermark of the active shards.
+
+    Unlike in the fetcher, an ended parent stops counting at once, because the same plan adds its children.
+    """
+    if entry.state.ended:
+        waited_ms = now_ms - (entry.ended_ms or now_ms)
+        return global_watermark_rules.holds_after_end(has_children(entry, shards), False, waited_ms, alignment.timeout)
+    is_open = not entry.done and is_startable(entry, shards)
+    return global_watermark_rules.is_active(is_open, entry.idle, entry.seen.next_watermark is not None)
+
+
 @dataclass(frozen=True, slots=True)
 class AlignmentSettings:
     """Settings of alignment (ms).
@@ -58,28 +83,3 @@ def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
     """Return whether alignment keeps the shard from being read, because its next record is known to be above the limit (W8, W11)."""
     watermark = entry.alignment_watermark
     return emit_limit is not None and watermark is not None and watermark > emit_limit
-
-
-def next_global_watermark(
-    current: int | None, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int
-) -> int | None:
-    """Return the lowest watermark of the active shards, never below `current` (W6).
-
-    It stays at `current` while an active shard has no watermark yet (W2), and if no shard is active.
-    """
-    active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
-    return global_watermark_rules.raised_watermark(
-        current, lowest_active(entry.alignment_watermark for entry in active)[1]
-    )
-
-
-def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
-    """Return whether the shard counts for the global watermark, which is the lowest watermark of the active shards.
-
-    Unlike in the fetcher, an ended parent stops counting at once, because the same plan adds its children.
-    """
-    if entry.state.ended:
-        waited_ms = now_ms - (entry.ended_ms or now_ms)
-        return global_watermark_rules.holds_after_end(has_children(entry, shards), False, waited_ms, alignment.timeout)
-    is_open = not entry.done and is_startable(entry, shards)
-    return global_watermark_rules.is_active(is_open, entry.idle, entry.seen.next_watermark is not None)

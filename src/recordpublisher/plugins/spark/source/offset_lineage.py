@@ -18,34 +18,16 @@ Shards = Mapping[str, ShardOffset]
 """The shards of an offset by `Shard.key`."""
 
 
-def is_startable(entry: ShardOffset, shards: Shards) -> bool:
-    """Return whether every parent was read to its end (S2).
+def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
+    """Return the shards with ended parents replaced by their children.
 
-    A child is added to an offset only with its parents (`with_new_shards`), and a parent is dropped only once all its children may start.
-    So a parent that is not in the offset was read, or is past retention.
+    A child that may start inherits the watermark of its parents (W5), and the time until which they are known to have been open, because no
+    record of the child is older (S5). An ended shard leaves the offset once all its children may start, so that an offset does not grow
+    with the history of the stream.
     """
-    return parents_ended(parent_keys(entry.shard), lambda parent: parent not in shards or shards[parent].state.ended)
-
-
-def has_children(entry: ShardOffset, shards: Shards) -> bool:
-    """Return whether a child of the shard is in the offset."""
-    return any(entry.key in parent_keys(other.shard) for other in shards.values())
-
-
-def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:
-    """Return the offset's entry for a shard that was not read yet."""
-    return ShardOffset(shard, ShardState(start=start, parents=shard.parents))
-
-
-def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[str]) -> list[Shard]:
-    """Return the listed shards that are new to the job.
-
-    Shards of the offset, their ancestors (read to their end before, S5), and shards that this process has `finished` are not new. They may
-    be listed, because a listing may be older than the offset.
-    """
-    ancestors = finished_ancestors((entry.shard for entry in shards.values()), {shard.key: shard for shard in listed})
-    known = {*shards, *ancestors, *finished}
-    return [shard for shard in listed if shard.key not in known]
+    started = {key: _with_inherited(entry, shards) for key, entry in shards.items()}
+    children = _children_by_parent(started)
+    return {key: entry for key, entry in started.items() if not _is_replaced(entry, children.get(key, ()), shards)}
 
 
 def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Shard]) -> dict[str, ShardOffset]:
@@ -64,16 +46,34 @@ def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Sha
     return known
 
 
-def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
-    """Replace ended parents by their children.
+def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[str]) -> list[Shard]:
+    """Return the listed shards that are new to the job.
 
-    A child that may start inherits the watermark of its parents (W5), and the time until which they are known to have been open, because no
-    record of the child is older (S5). An ended shard leaves the offset once all its children may start, so that an offset does not grow
-    with the history of the stream.
+    Shards of the offset, their ancestors (read to their end before, S5), and shards that this process has `finished` are not new. They may
+    be listed, because a listing may be older than the offset.
     """
-    started = {key: _with_inherited(entry, shards) for key, entry in shards.items()}
-    children = _children_by_parent(started)
-    return {key: entry for key, entry in started.items() if not _is_replaced(entry, children.get(key, ()), shards)}
+    ancestors = finished_ancestors((entry.shard for entry in shards.values()), {shard.key: shard for shard in listed})
+    known = {*shards, *ancestors, *finished}
+    return [shard for shard in listed if shard.key not in known]
+
+
+def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:
+    """Return the offset's entry for a shard that was not read yet."""
+    return ShardOffset(shard, ShardState(start=start, parents=shard.parents))
+
+
+def is_startable(entry: ShardOffset, shards: Shards) -> bool:
+    """Return whether the shard may be read, because each of its parents was read to its end (S2).
+
+    A child is added to an offset only with its parents (`with_new_shards`), and a parent is dropped only once all its children may start.
+    So a parent that is not in the offset was read, or is past retention.
+    """
+    return parents_ended(parent_keys(entry.shard), lambda parent: parent not in shards or shards[parent].state.ended)
+
+
+def has_children(entry: ShardOffset, shards: Shards) -> bool:
+    """Return whether a child of the shard is in the offset."""
+    return any(entry.key in parent_keys(other.shard) for other in shards.values())
 
 
 def _children_by_parent(shards: Shards) -> dict[str, list[ShardOffset]]:

@@ -25,7 +25,7 @@ from .task_plans import TaskPlan, task_plans
 
 T = TypeVar("T")
 ANSWER_SECONDS = 4.0
-"""After this time Spark gets an answer."""
+"""Spark gets an answer after this time at the latest (seconds)."""
 NO_ANSWER_SECONDS = 10.0
 """A call that has run for this long counts as an outage, until it ends."""
 NO_ANSWER = "a call that planning a batch needs has not been answered"
@@ -76,7 +76,7 @@ class PatientPlanner:
         return initial or BatchOffset.unlisted(began_ms)
 
     def prepare_available_now(self) -> None:
-        """Stop at the tips as of now (Trigger.AvailableNow)."""
+        """Let the run end at the tips that the shards have now (Trigger.AvailableNow)."""
         self.planner.prepare_available_now()
 
     def next_offset(self, previous: BatchOffset, limit: int | None, *, is_first: bool = False) -> BatchOffset:
@@ -133,7 +133,7 @@ class PatientPlanner:
         if not end.follows(start):
             raise StateError(
                 f"Spark asks for the rows after batch {start.batch} ({start.plan}), and batch {end.batch} was planned after another one "
-                f"({end.after}): is the checkpoint a mixture of two?"
+                f"({end.after}), so the checkpoint seems to be a mixture of two: restore all files of one of them"
             )
         if end.waits or end.batch == 0:
             return []

@@ -22,6 +22,7 @@ from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, Retention
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError, DataLossError, RecordPublisherError
+from recordpublisher.publishers.safe_text import few_of
 from recordpublisher.publishers.shards import Shard, stream_name
 
 from ..options.spark_options import SparkOptions
@@ -95,9 +96,9 @@ def _check_listed(listed: Sequence[Shard], starts: Mapping[str, ShardState]) -> 
     """
     missing = {shard for shard, state in starts.items() if not state.ended} - {shard.shard_id for shard in listed}
     if missing:
-        valid = ", ".join(shard.shard_id for shard in listed)
+        valid = few_of([shard.shard_id for shard in listed])
         reason = "the stream does not have such a shard, or no longer has it"
-        raise ConfigurationError(START_OPTION, ", ".join(sorted(missing)), valid, reason=reason)
+        raise ConfigurationError(START_OPTION, few_of(sorted(missing)), valid, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)

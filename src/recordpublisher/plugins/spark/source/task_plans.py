@@ -105,7 +105,7 @@ def uses_subscriptions(offset: BatchOffset, options: SparkOptions) -> bool:
 def bounds_of(
     offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions, *, may_subscribe: bool
 ) -> Bounds:
-    """Return the bounds of the read of one of `tasks` tasks."""
+    """Return the bounds within which a task reads the shards `group`, if the batch has `tasks` tasks."""
     reading = sum(entry.task is not None for entry in offset.shards.values())
     # The limit allows at least one record of each shard, so that every shard makes progress.
     share = None if offset.limit is None else max(1, offset.limit // max(1, reading))
@@ -140,7 +140,8 @@ def window_factor(group: list[ShardOffset]) -> int:
 SHARDS_AT_ONCE = 16
 """The most shards that a task of `spark.read`, or of the first batch of an AvailableNow run, reads at once.
 
-It holds unless options set the number of tasks, which otherwise follows the driver's CPUs. A cluster may have more slots than these.
+It applies unless options set the number of tasks. The number of the driver's CPUs says nothing here, because a cluster may have more
+slots.
 """
 
 

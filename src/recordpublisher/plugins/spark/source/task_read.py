@@ -16,6 +16,7 @@ from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError, StreamNotFoundError
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES, RECORD_PUBLISHER
+from recordpublisher.publishers.safe_text import few_of
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records_log import log_left_out
 
@@ -95,7 +96,7 @@ def shard_reader(
 
 
 def with_endless_retries(properties: Properties) -> Properties:
-    """Return the properties with which a read retries failed calls until its window ends. A later task reads what this one cannot."""
+    """Return the properties with which a read retries failed calls until its window ends. A later task reads the missing records."""
     return properties.merged({retries.max_retries.key: ENDLESS for retries in ALL_RETRIES})
 
 
@@ -133,7 +134,10 @@ class TaskRead:
             if is_ours:
                 return rows.drain()
             # Another attempt was faster. Its claim counts, and the rows just read are dropped.
-            LOG.info("another attempt of %s has stored its claim first; its records are read again", plan.where)
+            LOG.info(
+                "another attempt of %s was faster, so this attempt drops its rows and reads the records of that attempt",
+                plan.where,
+            )
         else:
             claim = ReadClaim.from_bytes(stored)
         return self._replay(claim).drain()
@@ -177,7 +181,7 @@ class TaskRead:
         return ReadClaim(reads, began_ms, subscribed)
 
     def _replay(self, claim: ReadClaim) -> ArrowRows:
-        """Read the claimed records again, by polling: the claimed number of each shard, or to the tip if some are gone."""
+        """Read the claimed records again, by polling: the claimed number of records of each shard, or up to the tip if some are gone."""
         self._check_plan(claim)
         counts = {key: read.records for key, read in claim.shards.items() if read.records}
         states, rows = self.plan.start_states, self._rows_again()
@@ -218,7 +222,7 @@ class TaskRead:
             left = {key: counts[key] - rows.counts.get(key, 0) for key in limits if not _is_at_end(key, result)}
             states = {outcome.shard: outcome.state for outcome in result.shards.values()}
             if any(left.values()) and self.clock.monotonic() >= until:
-                missing = ", ".join(f"{count} of {key}" for key, count in left.items() if count)
+                missing = few_of([f"{count} of {key}" for key, count in left.items() if count])
                 raise RetriesExhaustedError(
                     f"{self.plan.where} must read again the records that an earlier "
                     "attempt has read (claimed), and has found none of them for "
@@ -227,7 +231,7 @@ class TaskRead:
                 )
 
     def _note_failures(self, result: BoundedResult) -> bool:
-        """Warn of an outage if reads of shards fail. Return whether there are such shards."""
+        """Warn of an outage if reads of shards have failed. Return whether any has failed."""
         for key, outcome in result.shards.items():
             if outcome.seen.failure is None:
                 self._outages.on_success(key)
@@ -260,8 +264,8 @@ class TaskRead:
         if not claim.is_of(planned):
             raise StateError(
                 "another query seems to use this metadataLocation: every query needs a metadataLocation of its own. "
-                f"The claim {self.plan.name} of {self.plan.batch} (what a task has read) names other shards or starts than the plan: "
-                f"{sorted(claim.shards)} instead of {sorted(planned)}"
+                f"The stored record of what {self.plan.where} has read (its claim) names other shards or starts than the plan: "
+                f"{few_of(sorted(claim.shards))} instead of {few_of(sorted(planned))}"
             )
 
 

@@ -88,7 +88,7 @@ def test_shards_with_lost_claims_are_read_again_and_nothing_is_lost(kinesis, tmp
     with caplog.at_level(logging.WARNING):
         job.run()
     assert set(job.delivered()) == job.expected()
-    assert "have claimed no read: their shards are read again" in caplog.text
+    assert "stored no record of what they read (claim), so their shards are read again" in caplog.text
 
 
 @pytest.mark.parametrize("is_committed", [True, False])

@@ -21,7 +21,8 @@ from fakes.spark.queries import FAN_OUT, query
 from fakes.spark.simulated_kinesis import SimulatedKinesis
 
 WARNED = (
-    "subscriptions to s/a are taken over or refused batch after batch: does another query or job use the consumer c?"
+    "the subscriptions to s/a are taken over or refused in batch after batch. If another query or job uses the consumer c, give each a "
+    "consumer of its own"
 )
 TAKEN_OVER = ShardObservation(taken_over=1, behind_ms=0)
 REFUSED = ShardObservation(refused=1)

@@ -69,7 +69,7 @@ async def seal(group: GroupStore, worker: str) -> None:
 async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str | None:
     """Wait until the worker has left its group, and return None.
 
-    If it has not left after `seconds`, or if other workers have declared it dead (sealed it), return in words what to do.
+    If it has not left after `seconds`, or if other workers have declared it dead (sealed it), return a text that says what to do.
     """
     loop = asyncio.get_running_loop()
     beat, beats, interval = 0, 0, DEFAULT_LEASE_SECONDS / 4
@@ -104,9 +104,9 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
 
 
 async def _announce(group: GroupStore, writer: str, version: int) -> None:
-    """Write a record that names the new version of the table, because workers read the table when a record names a later version.
+    """Write a worker's record with the new version of the lease table, so that the workers read the table again.
 
-    The record is sealed (marked as the record of a dead worker), so that the group deletes it.
+    The record is not of a real worker. It is sealed (marked as the record of a dead worker), so that the group deletes it.
     """
     await group.own_record(writer).write(WorkerRecord(writer, 1, is_sealed=True, table_version=version))
 
@@ -169,7 +169,7 @@ class ShardStatus:
 
     - `worker`: the worker that holds it.
     - `epoch`: the epoch of its lease (`Lease`), which is higher for each owner. 0 if no worker has held it yet.
-    - `load`: bytes per second, as its owner states them. None if the load is 1 KB per second or less.
+    - `load`: bytes per second, as the worker that holds it reports them. None if they are 1,000 or less.
     - `next_worker`: the worker to which the shard is about to move; None if it stays where it is.
     """
 
@@ -182,7 +182,7 @@ class ShardStatus:
 
 
 def _load_text(shard: ShardStatus) -> str | None:
-    """Return the shard's bytes per second, as text. Its worker rounds them, and reports no number for up to 1,000."""
+    """Return the shard's bytes per second as text. Workers report them rounded, and report no number up to 1,000."""
     if shard.worker is None:
         return None
     return "at most 1,000" if shard.load is None else f"{shard.load:,}"

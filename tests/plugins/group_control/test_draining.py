@@ -7,7 +7,7 @@ import pytest
 
 from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
-from recordpublisher.plugins.groups import drain, seal, wait_until_left
+from recordpublisher.plugins.group_control import drain, seal, wait_until_left
 from recordpublisher.publishers.errors import FencedError, StateError
 from recordpublisher.testing import run_virtual
 

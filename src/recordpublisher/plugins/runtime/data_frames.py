@@ -41,7 +41,7 @@ from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.records import Record, RecordBatch
 
 from ..deserializers.schemas import is_inferred
-from .arguments import checked_properties, chosen_deserializer, value_type_made_by
+from .argument_checks import checked_properties, chosen_deserializer, value_type_made_by
 from .background_loop import EarlyEnd
 from .stream_and_consume import in_background, stream, without_job_identity
 from .stream_names import StreamsArgument
@@ -71,7 +71,7 @@ _VALID_START = "TRIM_HORIZON (or earliest), an age such as 1h, a time with a zon
 _VALID_END = "NOW, a time with a zone, or a snapshot"
 ROWS_PER_BATCH = 20_000
 BYTES_PER_BATCH = 16 * 2**20
-"""Memory of the records of one Arrow batch. When it is reached, the batch gets fewer rows."""
+"""An Arrow batch is complete when its records hold this much memory (bytes), even if it has fewer rows."""
 MOST_LEVELS = 64
 """How many levels of arrays and objects a column may have. Polars took minutes for 700 levels, and ended the process at 900."""
 
@@ -341,7 +341,7 @@ def _start_properties(start: datetime | timedelta | str | float | State | None, 
 def _end_ms(
     end: datetime | str | float, given: Properties, timestamp_assigner: Callable[[Record], int] | None
 ) -> int | None:
-    """Return the last event time of the read (epoch ms), or None for NOW.
+    """Return the last event time that the read includes (epoch ms), or None for NOW.
 
     Raises: ConfigurationError if the end is invalid, in the future, or before the start.
     """
@@ -455,7 +455,7 @@ async def grouped_batches(batches: AsyncGenerator[RecordBatch, None]) -> AsyncGe
 
 
 class StreamReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc] # pyarrow is not typed
-    """Owns the read, and ends it when it is closed.
+    """A reader of Arrow batches that owns the read of the streams, and ends that read when it is closed.
 
     `RecordBatchReader.from_batches` does not close the generator that it reads from, and a reader that is passed through the C interface
     loses the class of an error. So the batches are passed through the IPC format, in memory, which copies them once.

@@ -93,7 +93,9 @@ def positions_from_states(
             f"the file has positions of {', '.join(others)}, and the job reads {', '.join(sorted(streams))}"
         )
     if missing := sorted(set(streams) - found):
-        raise StateError(f"the file has no position of {', '.join(missing)}")
+        raise StateError(
+            f"the file has no position of {', '.join(missing)}, which the job reads: take a file with every stream of the job"
+        )
     known = {shard.key for shard in listed}
     imported = [ImportedPosition(shard, "yes", state, _note(state, shard in known)) for shard, state in states.items()]
     return sorted(imported, key=lambda position: position.shard)

@@ -1,4 +1,4 @@
-"""Refuses `with` where `async with` is needed, and says what to write: Python's own message does not."""
+"""Makes a plain `with`, where `async with` is needed, an error that says what to write. Python's own message does not say it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import ClassVar, NoReturn
 
 
 class OnlyAsyncWith:
-    """Makes a plain `with` of the class an error that says `async with`."""
+    """Base class of objects that need `async with`. A plain `with` raises an error that says so."""
 
     _called: ClassVar[str] = ""
-    """What the program calls to make the object, if that is not the class."""
+    """Name of the function that a program calls to make the object, if it does not call the class."""
 
     def __enter__(self) -> NoReturn:
-        """Refuse the statement. Raises: TypeError that says what to write."""
+        """Refuse the `with` statement. Raises: TypeError, which says what to write instead."""
         # Python looks up this method of the class, and reports only "context manager protocol" if it is missing.
         raise TypeError(
             f"{self._called or type(self).__name__} needs 'async with', in a coroutine{self._instead_of_with()}"
         )
 
     def __exit__(self, *_: object) -> None:
-        """Never called, but Python looks it up before it calls `__enter__`."""
+        """Do nothing. Python never calls this method, but looks it up before it calls `__enter__`."""
 
     def _instead_of_with(self) -> str:
         """Return what a program without asyncio can use, as the end of a sentence."""

@@ -4,7 +4,7 @@ from recordpublisher.fetcher.leases.document_format import by_stream
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.planning import GroupView
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
-from recordpublisher.plugins.groups import LeaseState, ShardStatus, WorkerState, WorkerStatus, status_of
+from recordpublisher.plugins.group_control import LeaseState, ShardStatus, WorkerState, WorkerStatus, status_of
 
 
 def status(leases, *records, drained=()):

@@ -1,7 +1,7 @@
 """Where a read that ends at positions ends."""
 
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.runtime.frames import records_until
+from recordpublisher.plugins.runtime.data_frames import records_until
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard

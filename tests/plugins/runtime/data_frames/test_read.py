@@ -20,7 +20,7 @@ from protobuf_order import Order as Message
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.columns.record_columns import RECORD_SCHEMA
-from recordpublisher.plugins.runtime import frames
+from recordpublisher.plugins.runtime import data_frames
 
 from fakes.memory_streams import ARRIVAL, PROPERTIES, install
 
@@ -46,7 +46,7 @@ def _no_threads_are_left():
 
 
 def small_batches(monkeypatch, rows=3):
-    monkeypatch.setattr(frames, "ROWS_PER_BATCH", rows)
+    monkeypatch.setattr(data_frames, "ROWS_PER_BATCH", rows)
 
 
 def test_a_payload_without_a_type_is_data_with_the_columns_of_spark(orders):
@@ -194,7 +194,7 @@ def test_batches_come_while_the_stream_is_read(orders, monkeypatch):
 
 
 def test_batches_are_limited_in_bytes_too(orders, monkeypatch):
-    monkeypatch.setattr(frames, "BYTES_PER_BATCH", 1)
+    monkeypatch.setattr(data_frames, "BYTES_PER_BATCH", 1)
     assert [batch.num_rows for batch in rp.read_arrow("orders", PROPERTIES)] == [3, 3, 3, 1]
 
 
@@ -447,9 +447,9 @@ def test_columns_may_be_named_by_a_generator(orders):
 
 def test_without_the_extra_each_function_is_named_with_what_it_needs(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, frames.__name__)
+    monkeypatch.delitem(sys.modules, data_frames.__name__)
     with pytest.raises(ImportError) as raised:
-        importlib.import_module(frames.__name__)
+        importlib.import_module(data_frames.__name__)
     for_arrow, for_pandas, for_polars = str(raised.value).split("; ")
     assert for_arrow.startswith("rp.read_arrow needs the extra 'arrow': pip install ")
     assert "[arrow]" in for_arrow

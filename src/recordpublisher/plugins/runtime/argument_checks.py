@@ -53,8 +53,32 @@ from .stream_names import StreamsArgument, streams_argument
 T = TypeVar("T")
 
 
+def checked_properties(
+    given: Mapping[str, object] | None, settings: ReadSettings, of: Callable[..., Any], **arguments: object
+) -> Properties:
+    """Return the properties of a mapping and of keyword arguments.
+
+    An argument that is a text (`sink="sql"`) sets the property of that name.
+
+    Raises: ConfigurationError if `given` is not a mapping, if a keyword argument is unknown (the message names the nearest argument of the
+    function `of`), if it contradicts another one, or if a deserializer is given next to a schema, because it would make other values.
+    """
+    named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
+    try:
+        properties = Properties(given, **settings, **named)
+    except ConfigurationError as error:
+        hint = _argument_hint(error.key, of) if error.key in settings else ""
+        if not hint:
+            raise
+        reason = f"there is no such keyword argument; {hint}"
+        raise ConfigurationError(error.key, error.value, error.valid, reason=reason) from None
+    if arguments.get("deserializer") is not None and "deserializer" not in named and properties.is_set(SCHEMA):
+        raise ConfigurationError.conflict(SCHEMA.key, "deserializer", reason="both give the type of the values")
+    return properties
+
+
 class CommandOptions(msgspec.Struct, frozen=True):
-    """How a command changes the fetcher that a program makes.
+    """The changes that a command makes to the fetcher of a program.
 
     - `given`: properties of the command. They take precedence over the program's properties and arguments.
     - `change`: a function that is applied to the properties last.
@@ -81,36 +105,12 @@ COMMAND_OPTIONS: ContextVar[CommandOptions] = ContextVar("recordpublisher_of_com
 """The options of `recordpublisher run shop:job`, and of the commands that describe such a job."""
 
 
-def checked_properties(
-    given: Mapping[str, object] | None, settings: ReadSettings, of: Callable[..., Any], **arguments: object
-) -> Properties:
-    """Return the properties of a mapping and of keyword arguments.
-
-    An argument that is a text (`sink="sql"`) sets the property of that name.
-
-    Raises: ConfigurationError if `given` is not a mapping, if a keyword argument is unknown (the message names the nearest argument of the
-    function `of`), if it contradicts another one, or if a deserializer is given next to a schema, because it would make other values.
-    """
-    named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
-    try:
-        properties = Properties(given, **settings, **named)
-    except ConfigurationError as error:
-        hint = _argument_hint(error.key, of) if error.key in settings else ""
-        if not hint:
-            raise
-        reason = f"there is no such keyword argument; {hint}"
-        raise ConfigurationError(error.key, error.value, error.valid, reason=reason) from None
-    if arguments.get("deserializer") is not None and "deserializer" not in named and properties.is_set(SCHEMA):
-        raise ConfigurationError.conflict(SCHEMA.key, "deserializer", reason="both give the type of the values")
-    return properties
-
-
 _MEANT = {
     **dict.fromkeys(("begin", "from_", "since", "starting_position", "start_time"), "start"),
     **dict.fromkeys(("until", "stop", "ending_position", "end_time"), "end"),
     **dict.fromkeys(("limit", "count", "max_count", "n"), "max_records"),
 }
-"""Names of arguments in other libraries, and the name of the same argument here."""
+"""Names of arguments in other libraries, each with the name of the same argument here."""
 
 
 def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
