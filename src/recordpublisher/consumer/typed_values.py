@@ -161,7 +161,7 @@ def with_all_fields(value: Any) -> Any:
 
 @cache
 def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
-    """Return how a class is written as JSON: its tag as a dict, and the name in JSON and in Python of each field.
+    """Return how a class is written as JSON: its tag as a dict, and for each field its name in JSON and its name in Python.
 
     Return None for a class that msgspec writes with all fields.
     """
@@ -221,7 +221,7 @@ def _remedy(stranger: Any) -> str:
 
 
 def _custom_types(info: Any) -> Iterator[Any]:
-    """Yield the classes inside a type that msgspec cannot make, or would make without pydantic's checks."""
+    """Yield the classes inside a type for which msgspec cannot make values, or would make them without pydantic's checks."""
     seen: set[int] = set()
     waiting = [info]
     while waiting:
@@ -285,7 +285,7 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def type_name(into: Any) -> str:
-    """Return a type's name for messages."""
+    """Return the name of a type for messages."""
     return into.__name__ if isinstance(into, type) else str(into)
 
 
@@ -297,7 +297,10 @@ _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
 def column_type(info: Any) -> str | None:
-    """Return the column type that a field's annotation names, in upper case, or None. `info` is a result of `msgspec.inspect`."""
+    """Return the column type that the annotation of a field names, in upper case, or None if it names none.
+
+    `info`: the type of the field, as `msgspec.inspect` describes it.
+    """
     if isinstance(info, inspect.UnionType):
         kinds = [kind for kind in info.types if not isinstance(kind, inspect.NoneType)]
         return column_type(kinds[0]) if len(kinds) == 1 else None
@@ -323,7 +326,7 @@ def decimal_digits(column: str) -> tuple[int, int] | None:
 
 
 def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
-    """Return a function that returns a number with exactly `scale` digits after the point.
+    """Return a function that converts a number to one with exactly `scale` digits after the point.
 
     The function raises ValueError if it would have to round the number, or if the number is not finite.
     """
@@ -346,9 +349,9 @@ def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], D
 class TypedField(NamedTuple):
     """A field of a type.
 
-    - `name`: its name in JSON.
-    - `type`: its type as `msgspec.inspect` describes it.
-    - `take`: a function that returns the field of a value.
+    - `name`: the name of the field in JSON.
+    - `type`: the type of the field, as `msgspec.inspect` describes it.
+    - `take`: a function that returns the value of the field in an object.
     """
 
     name: str
@@ -357,7 +360,7 @@ class TypedField(NamedTuple):
 
 
 def is_protobuf_message(of: Any) -> bool:
-    """Return whether `of` is a message, or a class of messages."""
+    """Return whether `of` is a Protobuf message, or a class of Protobuf messages."""
     return hasattr(of, "FromString") and hasattr(of, "DESCRIPTOR")
 
 
@@ -385,7 +388,10 @@ def _field(field: Any) -> TypedField:
 
 
 def _single(field: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the type of one value of a field, and the function that converts the value to Python's. An enum value becomes its name."""
+    """Return the type of one value of a Protobuf field, and the function that converts the value for Python.
+
+    An enum value becomes its name.
+    """
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return inspect.StrType(), lambda number: names.get(number, str(number))

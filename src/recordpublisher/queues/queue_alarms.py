@@ -1,4 +1,4 @@
-"""Raises the alarms of a queue job: a call of the sink that does not return, and records of a receiver that are not written."""
+"""Raises the alarms of a queue job: for a call of the sink that does not return, and for records that are not written."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_of_many_writers_one_wins(self, case: ConditionalStoreCase) -> None:
-        """Check that each of eight processes that write at the same time knows whose value is stored."""
+        """Check that, of eight processes that write at the same time, one succeeds and the others learn its value."""
         store = case.open()
 
         async def put(number: int) -> bytes | None:
@@ -155,7 +155,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_long_listing_is_complete(self, case: ConditionalStoreCase) -> None:
-        """Check that forty values with a megabyte and a half are listed, and can be deleted."""
+        """Check that forty values, which together have one and a half megabytes, are listed and can be deleted."""
         store = case.open()
         for number in range(40):
             await store.put_if_absent(f"many/{number:02d}", b"%02d" % number * 20_000)
@@ -175,9 +175,9 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
 
 async def _conflict(write: Awaitable[str]) -> VersionedValue | None:
-    """Return the value that is stored instead of the write's value. Raises: AssertionError if the write succeeded."""
+    """Return the stored value that the ConflictError of a write contains. Raises: AssertionError if the write succeeded."""
     try:
         await write
     except ConflictError as error:
         return error.current
-    raise AssertionError("the write should have been refused")
+    raise AssertionError("the store accepted a write that must raise ConflictError")

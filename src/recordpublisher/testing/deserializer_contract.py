@@ -21,9 +21,9 @@ from .records import batch_of
 
 @dataclass(frozen=True, slots=True)
 class DeserializerCase:
-    """A deserializer, payloads, and the values that it must return for them.
+    """A deserializer, payloads, and the values that the deserializer must return for them.
 
-    - `expected`: the value of each payload, of two payloads or more.
+    - `expected`: the value of each payload. At least two payloads are needed.
     - `bad`: payloads that have no value.
     """
 
@@ -58,7 +58,7 @@ class DeserializerContract(Contract[DeserializerCase]):
 
     @on_case
     async def test_records_may_be_deserialized_again_and_alone(self, case: DeserializerCase) -> None:
-        """Check that a value depends on nothing but its record. If a batch fails, the job calls `values` for each of its records alone."""
+        """Check that a value depends only on its record, because after an error the job calls `values` for each record alone."""
         for payload, value in reversed(list(case.expected.items())):
             values = await case.values(payload, payload)
             assert values == [value, value], (

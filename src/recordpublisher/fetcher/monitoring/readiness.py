@@ -1,4 +1,4 @@
-"""Decides whether a worker is ready: it reads, its checkpoints are stored, and its sink does not hang."""
+"""Decides whether a worker is ready. A worker is ready if it reads, its checkpoints are stored, and its sink does not hang."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READ_LIMIT_MS = 60_000
 
 
 FAILED_READ_LIMIT_MS = 10_000
-"""The same limit if the last call has failed (ms). After a single failure the next attempt comes within this time."""
+"""The limit that applies instead of `READ_LIMIT_MS` if the last call has failed (ms). A single failed call is retried within this time."""
 
 
 CHECKPOINT_LIMIT_MS = 60_000
@@ -37,7 +37,7 @@ def reasons_not_ready(
     Nothing is requested from a service. A worker that was replaced, or whose store refuses a checkpoint, needs no reason here: its run ends
     with an error.
 
-    - `undecided`: the name and place of the entry whose write has no answer, or None (`CommitCounts`).
+    - `undecided`: the name and place of the stored positions whose write got no answer, so that they may be stored or not; or None.
     - `idle_ms`: when this worker last was ready and had no shard to read (epoch ms), or None.
     """
     if completion.error is not None:
@@ -57,12 +57,18 @@ def reasons_not_ready(
 
 
 def shards_to_read(entries: Iterable[ShardEntry]) -> list[ShardEntry]:
-    """Return the shards whose next record a read must bring. Those with queued records wait for the sink or for alignment."""
+    """Return the shards that are being read and have no queued records.
+
+    Shards with queued records are left out, because they wait for the sink or for alignment, and not for a read.
+    """
     return [entry for entry in entries if entry.is_reading and not entry.reading.queue]
 
 
 def _why_nothing_is_read(entries: Sequence[ShardEntry], now_ms: int, idle_ms: int | None) -> list[str]:
-    """Return a reason if no shard was read lately, else an empty list."""
+    """Return the reason why the worker is not ready if no shard was read lately, else an empty list.
+
+    `idle_ms`: when this worker last was ready and had no shard to read (epoch ms), or None.
+    """
     # A shard that is new to a worker that has read before, such as a child, does not make the worker not ready.
     before_ms = latest(idle_ms, *(entry.reading.last_read_ms for entry in entries))
     ages = [

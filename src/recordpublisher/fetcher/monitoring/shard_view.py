@@ -20,9 +20,9 @@ class ShardView(msgspec.Struct, frozen=True):
     """The values from which the metrics of one shard are computed, at one moment.
 
     - `now_ms`: the time in epoch ms; `now`: the same moment in monotonic seconds.
-    - `retention_ms`: the retention period of its stream, if it is known.
+    - `retention_ms`: the retention period of the shard's stream, or None if it is not known.
     - `has_alarm`: whether an alarm for the shard is active.
-    - `blocked`: why its next read waits, or None.
+    - `blocked`: why the shard's next read waits, or None if it does not wait.
     - `unfinished`: the records that the sink has received and not finished.
     """
 
@@ -44,7 +44,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def millis_behind_latest(self) -> int:
-        """How far the reads are behind the shard's tip, whatever the sink does; -1 before the first read.
+        """How far the reads are behind the shard's tip; -1 before the first read. Whether the sink has written the records does not matter.
 
         It grows while the service has more records, or while the shard is not read.
         """
@@ -92,7 +92,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "records")
     def unfinished_records(self) -> int:
-        """Records written to a sink that handles them later, and not handled yet, including those left for the next start."""
+        """Records that the sink has received and not handled yet, including records that it leaves to the next start."""
         return 0 if self.unfinished is None else self.unfinished.records
 
     @metric(FLAG)
@@ -196,7 +196,7 @@ def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
 
 
 def _of_shard_metrics() -> tuple[Metric[ShardView], ...]:
-    """Return the counters and gauges that `ShardMetrics` declares, as properties of `ShardView`."""
+    """Return the counters and gauges that the fields of `ShardMetrics` declare, as metrics that read a `ShardView`."""
     return tuple(
         Metric(
             each.name,
@@ -216,4 +216,4 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (*metrics_of(ShardView), *_of_sha
 """All metrics of a shard. The reference page is generated from them, and exporters export them."""
 
 SHOWN_COUNTERS: dict[str, str] = {each.name: each.shown for each in SHARD_METRICS if each.shown}
-"""The titles of the counters that people see in a snapshot of a job. Shards and workers have these counters under the same names."""
+"""The titles, by the name of the counter, of the counters that a snapshot of a job shows. Shards and workers have the same names."""

@@ -27,7 +27,7 @@ MINUTE = 60.0
 
 
 class StatusLogger:
-    """Logs the status of a worker once a minute, and warnings about slow alignment and unread shards. Checked at each heartbeat.
+    """Logs the status of a worker once a minute, and warnings about slow alignment and unread shards.
 
     - `line_of`: returns the line of a plugin's code at which the publisher of a shard (`Shard.key`) waits, or "".
     - `written`: returns how many records were written to the sink.
@@ -103,7 +103,7 @@ class StatusLogger:
             )
 
     def _log_quiet(self) -> None:
-        """Log where a plugin's publisher waits if it has not even given an empty batch for some time: it hangs, or nothing arrives."""
+        """Log at which line a plugin's publisher waits if it has given no batch for some time, not even an empty one."""
         now_ms = self._clock.now_ms()
         ages = ((unread_ms(entry, now_ms) or 0, entry) for entry in self._table if entry.metrics.last_failure is None)
         quiet = [(age_ms, entry) for age_ms, entry in ages if age_ms >= QUIET_MS]
@@ -122,7 +122,7 @@ class StatusLogger:
             )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Restart the time of slow alignment (W12) if a shard other than the one with the lowest watermark has written a record."""
+        """Measure slow alignment (W12) from now on if a shard other than the one with the lowest watermark has written a record."""
         blocking_shard = self._alignment.blocking_shard
         others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)
         if others != self._others or not held:
@@ -172,10 +172,10 @@ class StatusLogger:
 
 
 def _time_of(watermark: int | None) -> str:
-    """Return a watermark for the log."""
+    """Return a watermark as text for the log."""
     return "unknown" if watermark is None else iso_time(watermark)
 
 
 def what_blocks(alignment: Alignment) -> str:
-    """Return, for a message, what the global watermark waits for: the shard of this process with the lowest watermark."""
+    """Return words for the shard for which the global watermark waits: the shard of this process with the lowest watermark."""
     return f"shard {alignment.blocking_shard}"

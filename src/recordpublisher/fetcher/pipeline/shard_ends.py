@@ -1,4 +1,4 @@
-"""Checks the end of a shard that a publisher reports against the listing of the publisher's own source."""
+"""Checks whether a shard has really ended when its publisher says so, by the shards that the publisher's source lists."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LONGEST_PAUSE = 30.0
 
 
 class ListedAsGoneError(StreamNotFoundError):
-    """The listing of a source shows that the stream was deleted, which an error of its publisher does not prove."""
+    """The stream was deleted, as the listing of its source shows. An error of the publisher alone does not prove that."""
 
 
 class ShardEnds:
@@ -53,7 +53,7 @@ class ShardEnds:
         """Return when the listing confirms that a shard has ended without children. Failed listings are repeated until one succeeds.
 
         Raises: PluginError if the listing still shows the shard as open and without children, or is not a list of shards;
-        ConfigurationError of the plugin; StreamNotFoundError if the stream was deleted.
+        ConfigurationError if the plugin raises it; StreamNotFoundError if the stream was deleted.
         """
         factory = self._factory
         if shard.closed or shard.is_unlisted or factory.ends_open_shards or not factory.lists_shards:
