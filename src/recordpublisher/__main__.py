@@ -43,7 +43,7 @@ def leave_tasks_behind(code: int) -> None:
 
 
 def open_null_for_closed_streams() -> None:
-    """Open the null device for each standard stream that is closed, as after `>&-`.
+    """Open the null device for each standard stream that the caller has closed, for example with `>&-` in a shell.
 
     Otherwise the next file that is opened could get the stream's descriptor.
     """

@@ -12,9 +12,11 @@ def install_command(extra: str) -> str:
 
 
 def install_command_from_url(direct_url: str | None, extra: str) -> str:
-    """Return the command for an installation with this `direct_url.json`.
+    """Return the command that installs an extra, for a package that was installed with this `direct_url.json`.
 
-    The command installs from the package index if there is no such file, or if its URL is not a local file.
+    The command installs from the package index if `direct_url` is None, or if its URL is not a local file.
+
+    - `direct_url`: the content of the file that pip writes for a package that it did not install from the package index.
     """
     source = json.loads(direct_url) if direct_url else {}
     url = urlsplit(source.get("url", ""))
@@ -25,9 +27,9 @@ def install_command_from_url(direct_url: str | None, extra: str) -> str:
 
 
 def _direct_url() -> str | None:
-    """Return the `direct_url.json` that pip wrote for an installation that is not from the package index, or None.
+    """Return the content of the `direct_url.json` of this package, or None if pip installed the package from the package index.
 
-    All distributions are searched, because a build may have left metadata without this file next to the source.
+    Several copies of the package's metadata may be found, because a build may have left one without this file next to the source.
     """
     from importlib.metadata import distributions
 

@@ -69,7 +69,7 @@ class PreparedDeserializer(Protocol):
 class Decompressor(Protocol):
     """Decompresses the payloads of a batch.
 
-    `replaces_data`: True if the sink also sees the decompressed payload, False if only the deserializer does.
+    `replaces_data`: whether the sink also receives the decompressed payloads. If False, only the deserializer does.
     """
 
     replaces_data: bool
@@ -82,7 +82,7 @@ class Decompressor(Protocol):
 
 
 class BytesDeserializer:
-    """Returns the bytes themselves. Built as `BytesDeserializer(properties)`, like every deserializer."""
+    """Uses the bytes of a record as its value. Built as `BytesDeserializer(properties)`, like every deserializer."""
 
     makes = bytes
 
@@ -103,7 +103,7 @@ class TextDeserializer:
         pass
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the decoded texts."""
+        """Return the decoded text of each record."""
         return [data.decode() for data in batch.data]
 
 
@@ -116,7 +116,7 @@ class JsonDeserializer:
         self._decode = msgspec.json.Decoder().decode
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the decoded documents."""
+        """Return the decoded JSON document of each record."""
         return list(map(self._decode, batch.data))
 
 
@@ -124,8 +124,9 @@ _GOT_A_RECORD = 'the function got a Record: use deserializer="json", or lambda r
 
 
 class CallableDeserializer:
-    """Calls a function of the user, which returns the value of a record. It must be a plain function, because it is called in the event
-    loop.
+    """Calls a function of the user, which returns the value of a record.
+
+    The function must be a plain one, because it is called in the event loop.
 
     Raises: ConfigurationError if the function is async or a generator.
     """
@@ -174,10 +175,11 @@ async def prepare_values(deserializer: PreparedDeserializer, batch: RecordBatch)
 def call_for_items(
     plugin: object, method: str, what: str, batch: RecordBatch, given: Any = None, *, or_none: bool = False
 ) -> Any:
-    """Return what a plugin's method returns for a batch: a sequence with one item for each record, or None if `or_none`.
+    """Return the result of a plugin's method for a batch: a sequence with one item for each record.
 
-    - `what`: the name of an item, for messages.
-    - `given`: the argument of the method; None for the batch.
+    - `what`: the name of an item in messages.
+    - `given`: the argument of the method. If it is None, the argument is the batch.
+    - `or_none`: whether the method may return None instead.
 
     Raises: the errors of the method; PluginError if the method returns something else, or raises a BaseException that is not an Exception.
     """
@@ -213,7 +215,10 @@ def _is_ours(plugin: object) -> bool:
 
 
 def _checked(plugin: object, method: str, what: str, result: Any, batch: RecordBatch, count: int) -> Any:
-    """Return the items that a plugin has made for a batch. Raises: PluginError if it has changed the batch, or a time is not an int."""
+    """Return the items that a plugin has made for a batch.
+
+    Raises: PluginError if the plugin has changed the batch, or if an item is a time and not an int.
+    """
     name = f"`{type(plugin).__name__}.{method}`"
     if not batch.has_all(count):
         raise PluginError(f"{name} has changed its batch: copy a column before you change it, as in `list(batch.data)`")
@@ -228,19 +233,21 @@ def _checked(plugin: object, method: str, what: str, result: Any, batch: RecordB
 
 
 class StreamDeserializer:
-    """Uses another deserializer for each stream, by the stream's name."""
+    """Deserializes the records of each stream with a deserializer of its own, which is given by the stream's name."""
 
     def __init__(self, by_stream: Mapping[str, Deserializer]) -> None:
         self._by_stream = by_stream
 
     def check(self, streams: Iterable[str]) -> None:
-        """Check that each stream of a job has a deserializer. Raises: ConfigurationError if one has none."""
+        """Check that each stream of a job has a deserializer. Raises: ConfigurationError if a stream has none."""
         if missing := sorted(set(streams) - self._by_stream.keys()):
-            valid = f"a deserializer for each stream, also {missing}"
-            raise ConfigurationError("deserializer", sorted(self._by_stream), valid)
+            few = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+            statement = f"has no entry for {'the streams' if len(missing) > 1 else 'the stream'} {few}"
+            valid = "a mapping with a deserializer for each stream of the job"
+            raise ConfigurationError("deserializer", valid=valid, statement=statement)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the values, made by the deserializer of the batch's stream. Raises: ValueError if the stream has none."""
+        """Return the values that the deserializer of the batch's stream makes. Raises: ValueError if the stream has no deserializer."""
         if batch.stream not in self._by_stream:
             raise ValueError(
                 f"there is no deserializer for the stream {batch.stream}: add one to the mapping `deserializer`"
@@ -248,7 +255,7 @@ class StreamDeserializer:
         return values_of(self._by_stream[batch.stream], batch)
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Wait for what the deserializer of the batch's stream needs."""
+        """Call `prepare` of the deserializer of the batch's stream, if it has that method."""
         deserializer: object = self._by_stream.get(batch.stream)
         if isinstance(deserializer, PreparedDeserializer):
             await prepare_values(deserializer, batch)
@@ -268,7 +275,7 @@ def deserializer_of(given: Any, setting: str = "deserializer") -> Deserializer:
     The argument is a type that JSON is decoded into, an object with a method `values`, a function, or a mapping with one of these for each
     stream.
 
-    Raises: ConfigurationError, which names `setting` and the stream of the mapping, if it is none of these.
+    Raises: ConfigurationError if `given` is none of these. The error names `setting`, and the stream if `given` is a mapping.
     """
     if is_type(given):
         return Json(given)

@@ -43,7 +43,7 @@ class TimestampAssigner(Protocol):
 
 
 class ArrivalTimestamps:
-    """Takes the approximate time of arrival at the service as the event time."""
+    """Uses the approximate time of arrival at the service as the event time."""
 
     times_in = None
 
@@ -70,9 +70,9 @@ class FunctionTimestamps:
 
 
 class JsonFieldTimestamps:
-    """Takes a top-level field of JSON records as the event time. A number, or a text of digits, is epoch ms.
+    """Uses a top-level field of JSON records as the event time.
 
-    Other text is ISO-8601, in UTC if it has no time zone, rounded down to ms.
+    A number, or a text of digits, is epoch ms. Other text is ISO-8601, in UTC if it has no time zone, rounded down to ms.
 
     Raises: ConfigurationError if the field's name is invalid.
     """
@@ -82,11 +82,11 @@ class JsonFieldTimestamps:
         self._decode = json_field_decoder(TIMESTAMP_FIELD.key, field, int | float | str)
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
-        """Return the field of each record. Raises: ValueError that names the field, if it is missing or invalid."""
+        """Return the time in the field of each record (epoch ms). Raises: ValueError that names the field, if it is missing or invalid."""
         return self.times_in(batch.data)
 
     def times_in(self, payloads: Sequence[bytes]) -> list[int]:
-        """Return the field of each payload. Raises: ValueError that names the field, if it is missing or invalid."""
+        """Return the time in the field of each payload (epoch ms). Raises: ValueError that names the field, if it is missing or invalid."""
         try:
             return [at if type(at) is int else _millis(at) for at in [self._decode(data).value for data in payloads]]
         except (msgspec.DecodeError, ValueError, OverflowError) as error:
@@ -94,9 +94,9 @@ class JsonFieldTimestamps:
 
 
 def check_times(times: Sequence[int]) -> None:
-    """Check that event times are in the years 1 to 9999 (epoch ms).
+    """Check that event times (epoch ms) are in the years 1 to 9999.
 
-    Raises: ValueError if a time is not, because sinks, Spark and trackers cannot store such a time (W12).
+    Raises: ValueError if a time is outside these years, because sinks and Spark cannot store such a time (W12).
     """
     for time in (min(times), max(times)):
         if not EARLIEST_MS <= time <= LATEST_MS:
@@ -106,7 +106,10 @@ def check_times(times: Sequence[int]) -> None:
 
 
 def check_arrivals(publisher: str, batch: RecordBatch) -> None:
-    """Check the first and the last time of arrival. Raises: PluginError if one is not a time in the years 1 to 9999."""
+    """Check the arrival times of the first and the last record.
+
+    Raises: PluginError, which names `publisher`, if one of them is not a time in the years 1 to 9999.
+    """
     try:
         arrivals = batch.arrival_millis
         check_times((arrivals[0], arrivals[-1]))
@@ -121,13 +124,13 @@ def check_arrivals(publisher: str, batch: RecordBatch) -> None:
 
 
 class ImplausibleTimes:
-    """Warns, once for a job, of an event time that is probably in another unit than ms: seconds would be read as January 1970."""
+    """Logs one warning for a job if an event time is probably not in ms. Seconds, for example, would be read as January 1970."""
 
     def __init__(self) -> None:
         self._has_warned = False
 
     def look_at(self, batch: RecordBatch, times: Sequence[int]) -> None:
-        """Warn of a time before the year 2000, or more than a day after the first record's arrival. The warning shows it as a date."""
+        """Log a warning if an event time is before the year 2000, or more than a day after the arrival of the first record."""
         highest = batch.arrival_millis[0] + DAY_MS
         if self._has_warned or (min(times) >= EARLIEST_PLAUSIBLE_MS and max(times) <= highest):
             return
@@ -138,7 +141,11 @@ class ImplausibleTimes:
             "watermarks"
         )
         # A time in microseconds never gets here: it is after the year 9999, so `check_times` has refused its record.
-        hint = ahead if times[index] > highest else "numbers are epoch ms, not seconds"
+        hint = (
+            ahead
+            if times[index] > highest
+            else "a number is read as epoch ms; if this one is in seconds, multiply it by 1000"
+        )
         log.warning(
             "the event time of record %s of %s was read as %s: %d ms since 1970; %s",
             batch.records[index].sequence_number,

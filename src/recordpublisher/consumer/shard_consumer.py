@@ -1,4 +1,4 @@
-"""ShardConsumer runs the publisher of one shard, adds values, event times and watermarks to its batches, and passes them on."""
+"""Runs the publisher of one shard, adds values, event times and watermarks to its batches, and passes them to an output."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from .deserialization import (
     prepare_values,
     values_of,
 )
+from .end_position import RunEnd, RunEndCut
 from .event_time import ImplausibleTimes, TimestampAssigner, check_arrivals, check_times
-from .run_end import RunEnd, RunEndCut
 from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
 EMPTY_RUN_SECONDS = 0.1
@@ -68,30 +68,30 @@ _TYPES_IN_RECORD: dict[str, tuple[type, ...]] = {
 }
 
 _ORDERED_BATCHES = 3
-"""The number of batches of a shard in which records are compared by the plugin's `order_of`, because that costs a call for each record."""
+"""Number of batches, at the beginning of a shard, in which the plugin's `order_of` compares all records. Each record costs a call."""
 
 KEYLESS_REMEDY = ", unless the factory has `keyless = True`: then records need no partition key"
 
 _TYPES_OF_KEYLESS = _TYPES_IN_RECORD | {"partition_key": (str, type(None))}
 
 _UNORDERED_PUBLISHERS: set[str] = set()
-"""The publishers of which a log line has already said that their positions have no order: one line, and not one for each shard."""
+"""The publishers for which the log already says that their positions have no order. Each gets one line for all its shards."""
 
 
 _BUSY_PUBLISHERS: set[str] = set()
-"""The publishers of which a log line has already said that their runs return at once without a batch."""
+"""The publishers for which the log already says that their runs return at once without a batch."""
 
 
 class ShardConsumer:
     """Reads one shard to its end by running its publisher, and passes each batch to a `ShardOutput`.
 
     - `order_of`: a sort key for sequence numbers.
-    - `begins_after`: the position after which the publisher resumes, or None if it reads from a start.
+    - `begins_after`: the position after which the publisher resumes, or None if it does not resume.
     - `shard`: the shard that is read. If it is None, batches of any shard are accepted.
     - `keyless`: whether records may have no partition key.
     - `on_swallowed`: called with an error that the publisher has caught and not raised again.
     - `check_end`: raises an error if the shard may not end without children. It may wait.
-    - `run_end`: where the run ends in this shard, if that is known before. Later records are not decoded.
+    - `run_end`: where the run ends in this shard, or None if that is not known in advance. Later records are not decoded.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class ShardConsumer:
 
     @property
     def _is_cancelled(self) -> bool:
-        """Whether the reader was cancelled. The publisher may not know it, because it can have caught the CancelledError."""
+        """Whether the reader was cancelled, even if the publisher has caught the CancelledError."""
         return self._reader is not None and self._reader.cancelling() > 0
 
     def _consume(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
@@ -192,7 +192,7 @@ class ShardConsumer:
         return self._call
 
     async def _refuse(self, error: BaseException) -> SequenceNumber | None:
-        """Raise the error after a pause, so that other tasks can run even if the publisher catches the error again and again."""
+        """Raise the error after a pause. The pause lets other tasks run even if the publisher catches the error again and again."""
         await asyncio.sleep(EMPTY_RUN_SECONDS)
         raise error
 
@@ -290,14 +290,17 @@ class ShardOutput(Protocol):
         """Queue a batch, then wait until the next read may start. Return how many bytes of memory that read may need (P6)."""
 
     def reach_run_end(self, first_past: str) -> None:
-        """Note that the shard was read to the end of the run (`RunEnd`), and that all records before it are queued."""
+        """Note that the shard was read to the end of the run (`RunEnd`), and that all records before it are queued.
+
+        `first_past`: the sequence number of the first record behind the end.
+        """
 
     def end(self, children: Sequence[Shard]) -> None:
         """Mark the shard as read to its end (S2). The sink may not have received all of its batches yet."""
 
 
 def add_publisher_note(error: Exception, what: str) -> None:
-    """Add a note to an error that a plugin's code has raised: `what` failed.
+    """Add a note to an error that a plugin's code has raised. The note says that `what` failed.
 
     An error raised by `ShardConsumer` gets no note, because its message already names the publisher.
     """
@@ -309,11 +312,10 @@ def add_publisher_note(error: Exception, what: str) -> None:
 
 
 class BatchDecorator:
-    """Adds values, event times and watermarks to the batches of one shard. If there is a decompressor, it first decompresses the
-    payloads.
+    """Adds values, event times and watermarks to the batches of one shard.
 
-    It also handles bad (poisoned) records (S7). In the shard's metrics it counts event times that are too far after their arrival to move
-    the watermark (W12).
+    If there is a decompressor, the payloads are decompressed first. Bad (poisoned) records are left out, or end the job (S7). The shard's
+    metrics count event times that are too far after their arrival to move the watermark (W12).
     """
 
     def __init__(
@@ -345,10 +347,10 @@ class BatchDecorator:
             await prepare_values(self._prepared, batch)
 
     def decorated_parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
-        """Yield the batch with values, event times and watermarks. If its payloads are compressed, yield it in parts, so that a small
-        response cannot fill the memory (P6).
+        """Yield the batch with values, event times and watermarks.
 
-        A part is decompressed only when the caller requests it. It exceeds `PART_BYTES` by one record at most.
+        If the payloads are compressed, the batch is yielded in parts, so that a small response cannot fill the memory (P6). A part is
+        decompressed only when the caller requests it. It exceeds `PART_BYTES` by one record at most.
 
         Raises: DeserializationError if a record is poisoned, unless such records are skipped or become dead letters.
         """
@@ -515,13 +517,13 @@ def _deserialization_error(batch: RecordBatch, record: UserRecord, reason: str) 
 
 
 class AdvancingPositions:
-    """Checks that the publisher goes forward: each record comes after the one before it, and each batch after the previous batch.
+    """Checks that the positions of a publisher rise, from record to record and from batch to batch.
 
     The order inside a batch is checked only if its records are a list, as other packages' publishers give them. The built-in publishers
     give columns, which the service has ordered.
 
     - `order_of`: the factory's sort key. If it cannot order sequence numbers, only repeated numbers are noticed.
-    - `begins_after`: the position after which the publisher resumed, or None.
+    - `begins_after`: the position after which the publisher resumed, or None if it did not resume.
     """
 
     def __init__(self, publisher: str, order_of: Callable[[str], Any], begins_after: SequenceNumber | None) -> None:
@@ -566,7 +568,7 @@ class AdvancingPositions:
         self._last = position
 
     def _check_records(self, batch: RecordBatch) -> None:
-        """Check that each record comes after the one before it.
+        """Check that the sequence numbers of the records of a batch rise.
 
         Whole numbers are compared in every batch. Other sequence numbers are compared in the first batches only, because that is slower.
 
@@ -602,7 +604,7 @@ class AdvancingPositions:
             )
 
     def _is_behind(self, found: SequenceNumber, last: SequenceNumber) -> bool:
-        """Return whether a position is before the last one. If `order_of` cannot tell, return False and warn once."""
+        """Return whether the position `found` is before the position `last`. If `order_of` cannot tell, return False and warn once."""
         try:
             return bool(self._place(found) < self._place(last))
         except PluginError:

@@ -24,7 +24,7 @@ from msgspec import inspect
 from ..publishers.errors import ConfigurationError
 from ..publishers.records import RecordBatch, V
 
-VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or list[...] and such of them"
+VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or a type such as list[...] of one of these"
 
 
 # typing has TypeAliasType since Python 3.12.
@@ -33,7 +33,7 @@ _MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pyd
 
 
 class Json(Generic[V]):
-    """JSON documents, decoded into `into` and checked: `Json(Order)`, `Json(list[Order])`.
+    """Decodes JSON documents into the type `into`, with checks: `Json(Order)`, `Json(list[Order])`.
 
     `into` is a type that msgspec decodes (a dataclass, Struct, TypedDict, NamedTuple, attrs class or tagged union), a pydantic model, or a
     type made of these. With `strict=False` the text "1" is accepted where a number is expected; pydantic models have a setting of their own
@@ -48,7 +48,7 @@ class Json(Generic[V]):
         self._decode = _decoder(into, strict)
 
     def values(self, batch: RecordBatch) -> Sequence[V] | None:
-        """Return the decoded documents. Raises: ValueError that says in which field a record differs from the type."""
+        """Return the decoded JSON document of each record. Raises: ValueError that says in which field a record differs from the type."""
         with _explained(self._name):
             return list(map(self._decode, batch.data))
 
@@ -85,7 +85,7 @@ def underlying_type(given: Any) -> Any:
 
 
 def has_fields(value: Any) -> bool:
-    """Return whether `value` is a dataclass, a Struct, an attrs class, a pydantic model or a Protobuf message."""
+    """Return whether a value has fields: an object of a dataclass, Struct, attrs class or pydantic model, or a Protobuf message."""
     return any(hasattr(value, name) for name in _MARKS) or is_protobuf_message(value)
 
 
@@ -109,7 +109,7 @@ def fields_of(info: Any) -> list[TypedField] | None:
 
 
 def type_without_none(info: Any) -> Any:
-    """Return the type without None, for a value that may also be None.
+    """Return the type of an optional value without None. `info` and the result are types as `msgspec.inspect` describes them.
 
     A union of int and float becomes float. Other unions stay as they are.
     """
@@ -124,7 +124,7 @@ def type_without_none(info: Any) -> Any:
 
 
 def constants_of(info: Any) -> list[Any] | None:
-    """Return the values of an Enum or a Literal, or None for another type."""
+    """Return the values of an Enum or a Literal that `msgspec.inspect` describes, or None for another type."""
     if isinstance(info, inspect.EnumType):
         return [member.value for member in info.cls]
     return list(info.values) if isinstance(info, inspect.LiteralType) else None
@@ -161,7 +161,7 @@ def with_all_fields(value: Any) -> Any:
 
 @cache
 def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | None:
-    """Return how a class is written as JSON: its tag as a dict, and the name in JSON and in Python of each field.
+    """Return how a class is written as JSON: its tag as a dict, and for each field its name in JSON and its name in Python.
 
     Return None for a class that msgspec writes with all fields.
     """
@@ -221,7 +221,7 @@ def _remedy(stranger: Any) -> str:
 
 
 def _custom_types(info: Any) -> Iterator[Any]:
-    """Yield the classes inside a type that msgspec cannot make, or would make without pydantic's checks."""
+    """Yield the classes inside a type for which msgspec cannot make values, or would make them without pydantic's checks."""
     seen: set[int] = set()
     waiting = [info]
     while waiting:
@@ -255,7 +255,7 @@ def _adapter(model: Any) -> Any:
 
 
 def _from_plain(into: Any, value: Any) -> Any:
-    """Make a value of a type that msgspec does not know. Called by msgspec."""
+    """Return a value of the type `into`, which msgspec does not know, made from a plain value. Called by msgspec."""
     return _adapter(into).validate_python(value)
 
 
@@ -285,19 +285,22 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def type_name(into: Any) -> str:
-    """Return a type's name for messages."""
+    """Return the name of a type for messages."""
     return into.__name__ if isinstance(into, type) else str(into)
 
 
 COLUMN_TYPE_KEY = "column"
-"""The key of the column type in `msgspec.Meta.extra`."""
+"""The key in `msgspec.Meta.extra` under which an annotation names the column type of a field."""
 MOST_DIGITS = 38
 """The most digits that a decimal can have in Spark, Arrow, Delta Lake and Iceberg."""
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
 
 
 def column_type(info: Any) -> str | None:
-    """Return the column type that a field's annotation names, in upper case, or None. `info` is a result of `msgspec.inspect`."""
+    """Return the column type that the annotation of a field names, in upper case, or None if it names none.
+
+    `info`: the type of the field, as `msgspec.inspect` describes it.
+    """
     if isinstance(info, inspect.UnionType):
         kinds = [kind for kind in info.types if not isinstance(kind, inspect.NoneType)]
         return column_type(kinds[0]) if len(kinds) == 1 else None
@@ -323,7 +326,7 @@ def decimal_digits(column: str) -> tuple[int, int] | None:
 
 
 def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], Decimal]:
-    """Return a function that returns a number with exactly `scale` digits after the point.
+    """Return a function that converts a number to one with exactly `scale` digits after the point.
 
     The function raises ValueError if it would have to round the number, or if the number is not finite.
     """
@@ -346,9 +349,9 @@ def exact_decimal_converter(precision: int, scale: int) -> Callable[[Decimal], D
 class TypedField(NamedTuple):
     """A field of a type.
 
-    - `name`: its name in JSON.
-    - `type`: its type as `msgspec.inspect` describes it.
-    - `take`: a function that returns the field of a value.
+    - `name`: the name of the field in JSON.
+    - `type`: the type of the field, as `msgspec.inspect` describes it.
+    - `take`: a function that returns the value of the field in an object.
     """
 
     name: str
@@ -357,14 +360,15 @@ class TypedField(NamedTuple):
 
 
 def is_protobuf_message(of: Any) -> bool:
-    """Return whether `of` is a message, or a class of messages."""
+    """Return whether `of` is a Protobuf message, or a class of Protobuf messages."""
     return hasattr(of, "FromString") and hasattr(of, "DESCRIPTOR")
 
 
 @lru_cache(1_000)  # A limit is needed, because the Glue Schema Registry makes classes while a job runs.
 def fields_of_message(of: Any) -> list[TypedField]:
-    """Return the fields of a class of Protobuf messages. A field that is not set has the value None if Protobuf tracks its presence
-    (`optional`), and otherwise its default."""
+    """Return the fields of a class of Protobuf messages.
+
+    A field that is not set has the value None if Protobuf tracks its presence (`optional`), and otherwise its default."""
     return [_field(field) for field in of.DESCRIPTOR.fields]
 
 
@@ -385,7 +389,10 @@ def _field(field: Any) -> TypedField:
 
 
 def _single(field: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """Return the type of one value of a field, and the function that converts the value to Python's. An enum value becomes its name."""
+    """Return the type of one value of a Protobuf field, and the function that converts the value for Python.
+
+    An enum value becomes its name.
+    """
     if field.enum_type is not None:
         names = {number: value.name for number, value in field.enum_type.values_by_number.items()}
         return inspect.StrType(), lambda number: names.get(number, str(number))

@@ -1,4 +1,4 @@
-"""Watermark strategies: how the watermark of one shard follows from the records read from it. The watermark never falls.
+"""Watermark strategies, which compute the watermark of one shard from the records read from it. The watermark never falls.
 
 `fetcher/global_watermark_rules.py` has the rules by which the watermarks of all shards make the global one.
 """
@@ -19,7 +19,7 @@ class WatermarkStrategy(ABC):
         """Return the times from which the watermark is computed, one for each record (epoch ms). By default these are the event times.
 
         The method must not change the strategy, because it may be called again for a part of the batch. A record for which it raises is a
-        bad (poisoned) record. `advance` gets the arrival instead of a time that is too far after the record's arrival.
+        bad (poisoned) record. `advance` receives the record's arrival instead of a time that is too far after it.
         """
         return batch.event_time_column
 
@@ -40,11 +40,11 @@ class BoundedOutOfOrderness(WatermarkStrategy):
         self._watermark: int | None = None
 
     def start_at(self, watermark: int) -> None:
-        """Continue from `watermark`."""
+        """Set the watermark with which the shard begins. Later watermarks are not lower."""
         self._watermark = watermark
 
     def advance(self, event_times: Sequence[int]) -> Sequence[int]:
-        """Return the highest time so far after each record, minus the bound."""
+        """Return, for each record, the highest event time up to this record, minus the bound (epoch ms)."""
         if not event_times:
             return ()
         lowest = event_times[0] if self._watermark is None else max(event_times[0], self._watermark + self._bound)
@@ -91,7 +91,7 @@ def cap_future_event_times(
 ) -> tuple[Sequence[int], int]:
     """Replace event times that are more than `limit_ms` after their record's arrival by the arrival (W12).
 
-    Return all times, and the number of replaced ones. A negative `limit_ms` means that none is replaced.
+    Return all times, and the number of replaced times. A negative `limit_ms` means that none is replaced.
     """
     if limit_ms < 0 or event_times is arrivals or max(event_times) <= min(arrivals) + limit_ms:
         return event_times, 0

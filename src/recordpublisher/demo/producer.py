@@ -31,12 +31,24 @@ SPLIT, LAGGING, SILENT, TAKES_OVER = 0, 1, 2, 3
 """The number of the shard with each role, in the order of hash ranges. TAKES_OVER gets the flights of SILENT in the second half."""
 
 
+def main() -> None:
+    """Send every flight once, to the endpoint and stream of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--endpoint", required=True)
+    parser.add_argument("--stream", required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    arguments = parser.parse_args()
+    flights = all_flights()
+    schedule = ProductionSchedule(flights[0].scheduled, flights[-1].scheduled, arguments.seconds)
+    FlightProducer(kinesis_client(arguments.endpoint), arguments.stream, flights, schedule).run()
+
+
 @dataclass(frozen=True, slots=True)
 class Flight:
     """One record to send.
 
-    - `scheduled`: the scheduled departure (epoch ms).
-    - `data`: the JSON document.
+    - `scheduled`: the scheduled departure of the flight (epoch ms).
+    - `data`: the flight as a JSON document.
     """
 
     scheduled: int
@@ -97,7 +109,10 @@ def _table() -> Any:
 
 
 def _scheduled_millis(table: Any) -> list[int]:
-    """Return the scheduled departures (epoch ms). The data set has the full hour in UTC, and the minute in a column of its own."""
+    """Return the scheduled departure of each flight (epoch ms).
+
+    The data set has the hour of the departure in UTC, and the minute in another column.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -135,24 +150,27 @@ class ProductionSchedule:
 
     @property
     def silence_starts_at(self) -> int:
-        """The event time at which one shard falls silent."""
+        """The event time at which one shard falls silent (epoch ms)."""
         return (self.first + self.last) // 2
 
     def is_time_to_split(self, elapsed: float) -> bool:
-        """Return whether the reshard is due."""
+        """Return whether the split of a shard is due after `elapsed` seconds."""
         return elapsed >= 0.4 * self.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The quarter of the hash range to which a flight is sent, and an explicit hash key if its partition key does not lead there."""
+    """The quarter of the hash range to which a flight is sent.
+
+    `explicit_hash_key`: None if the partition key of the flight leads to this quarter.
+    """
 
     quarter: int
     explicit_hash_key: str | None = None
 
 
 def route(partition_key: str, is_second_half: bool) -> Route:
-    """Return the route of a flight, by MD5 as the service does it.
+    """Return the route of a flight. The MD5 hash of the partition key selects the quarter, as in the service.
 
     In the second half an explicit hash key sends the silent shard's flights to another shard.
     """
@@ -174,20 +192,8 @@ REPORT_SECONDS = 0.5
 RECORDS_PER_CALL = 500
 
 
-def main() -> None:
-    """Send every flight once."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--endpoint", required=True)
-    parser.add_argument("--stream", required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    arguments = parser.parse_args()
-    flights = all_flights()
-    schedule = ProductionSchedule(flights[0].scheduled, flights[-1].scheduled, arguments.seconds)
-    FlightProducer(kinesis_client(arguments.endpoint), arguments.stream, flights, schedule).run()
-
-
 class FlightProducer:
-    """Owns the flights that are not sent yet: flights that are not due, and flights held back for the lagging shard."""
+    """Sends the flights when they are due. Owns the flights that are not sent yet."""
 
     def __init__(self, kinesis: Any, stream: str, flights: list[Flight], schedule: ProductionSchedule) -> None:
         self._kinesis = kinesis
@@ -213,7 +219,7 @@ class FlightProducer:
         self._report(time.monotonic() - began, done=True)
 
     def _due_entries(self, elapsed: float) -> list[dict[str, Any]]:
-        """Return the entries that are due, in order for each shard."""
+        """Return the entries of PutRecords calls for the flights that are due, in the order of their departure for each shard."""
         entries = []
         event_time = self._schedule.event_time_at(elapsed)
         lagging_event_time = self._schedule.lagging_event_time_at(elapsed)
@@ -265,7 +271,7 @@ class FlightProducer:
 
 
 def kinesis_client(endpoint: str) -> Any:
-    """Return a client of the embedded endpoint."""
+    """Return a client of the AWS SDK for the embedded endpoint."""
     return boto3.client(
         "kinesis",
         endpoint_url=endpoint,

@@ -19,7 +19,7 @@ HOW_TO_INSTALL = (
 
 
 def check_packages() -> None:
-    """Check that the packages are installed. Raises: ImportError, naming the extra, if one is missing."""
+    """Check that the packages of the demo are installed. Raises: ImportError that says how to install them, if one is missing."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ImportError(f"the demo needs {', '.join(missing)}: {HOW_TO_INSTALL_PACKAGES}")
@@ -28,7 +28,7 @@ def check_packages() -> None:
 def check_java() -> int:
     """Return the major version of the Java on which Spark would run.
 
-    Raises: ConfigurationError, with one sentence that says what to install, if there is no Java or its version is too old.
+    Raises: ConfigurationError that says what to install, if there is no Java or its version is too old.
     """
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(os.path.join(home, "bin", "java")) if home else shutil.which("java")
@@ -43,7 +43,7 @@ def check_java() -> int:
 
 
 def java_version(java: str) -> int:
-    """Return the major version that `java -version` prints, or 0 if it prints none."""
+    """Return the major version that `java -version` prints, or 0 if the output has no version. `java`: the path of the program."""
     done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     found = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
     return int(found.group(1)) if found else 0

@@ -47,26 +47,7 @@ LAG_BAR_DAYS = 100
 SECONDS_BETWEEN_LINES = 10.0
 
 QUICK_JAVA = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Options for a Spark that runs for minutes. The compiler and the garbage collector for servers would cost it a third of its CPU."""
-
-
-@dataclass(frozen=True, slots=True)
-class DemoConfig:
-    """Settings of the demo.
-
-    - `seconds`: how many seconds the year of flights takes.
-    - `kill`: whether the job is killed in the middle.
-    - `folder`: where output and logs are kept; None for a temporary folder.
-    """
-
-    publisher: str
-    seconds: float
-    kill: bool = False
-    folder: Path | None = None
-
-
-class DemoFailedError(RecordPublisherError):
-    """The demo could not be run to its end."""
+"""Java options for a Spark that runs for a few minutes. Without them the compiler and the garbage collector use a third of its CPU."""
 
 
 def run_demo(config: DemoConfig) -> list[CheckResult]:
@@ -164,9 +145,28 @@ class DemoRunner:
         return f"no new rows for {STALL_TIMEOUT_SECONDS:.0f} s: {rows} of {TOTAL:,}\n{self._job.log_tail()}"
 
 
+@dataclass(frozen=True, slots=True)
+class DemoConfig:
+    """Settings of the demo.
+
+    - `seconds`: how many seconds the year of flights takes.
+    - `kill`: whether the job is killed in the middle.
+    - `folder`: where output and logs are kept; None for a temporary folder.
+    """
+
+    publisher: str
+    seconds: float
+    kill: bool = False
+    folder: Path | None = None
+
+
+class DemoFailedError(RecordPublisherError):
+    """The demo could not be run to its end."""
+
+
 @dataclass
 class DemoProgress:
-    """The latest report of each process, and the values that the checks at the end need."""
+    """Keeps the latest report of each process, and the values that the checks at the end need."""
 
     total: int
     sent: list[int] = field(default_factory=lambda: [0] * SHARDS)
@@ -185,7 +185,7 @@ class DemoProgress:
         self.elapsed, self.all_sent = report["elapsed"], report["done"]
 
     def add_query_progress(self, progress: dict[str, Any]) -> None:
-        """Add a progress report of a query; its offset holds the state of every shard."""
+        """Add a progress report of a Spark query. The offset in the report has the state of every shard."""
         name, source = progress["name"], progress["sources"][0]
         offset = source["endOffset"]
         if not isinstance(offset, dict):
@@ -201,7 +201,7 @@ class DemoProgress:
             self.global_watermarks.append((name, offset["globalWatermark"]))
 
     def _update_shards(self, entries: dict[str, dict[str, Any]]) -> None:
-        """Keep the state of each shard. A shard that the offset no longer contains was read to its end."""
+        """Store the new state of each shard. A shard that the offset no longer contains was read to its end."""
         for key, entry in self.shards.items():
             if key not in entries:
                 self.shards[key] = {**entry, "state": {**entry["state"], "ended": True}}
@@ -220,7 +220,7 @@ class DemoProgress:
 
 
 def quarter_of(entry: dict[str, Any]) -> int:
-    """Return which of the first four shards this shard is, or descends from."""
+    """Return the number of the shard, among the first four shards, that is this shard or its ancestor."""
     return int(entry["range"].split("-")[0], 16) * SHARDS >> HASH_BITS
 
 
@@ -245,7 +245,7 @@ class ProgressDisplay:
         self._live.stop()
 
     def show(self, elapsed: float) -> None:
-        """Draw the progress after `elapsed` seconds."""
+        """Show the progress after `elapsed` seconds."""
         self._measure(elapsed)
         if self._console.is_terminal:
             self._live.update(Group(self._table(), self._summary(elapsed)))
@@ -285,7 +285,7 @@ class ProgressDisplay:
         )
 
     def _measure(self, elapsed: float) -> None:
-        """Compute the records per second of each shard, from one report to the next."""
+        """Compute the records per second of each shard between the last two reports."""
         for key, entry in self._progress.shards.items():
             then, before = self._before.get(key, (elapsed, 0))
             now = entry.get("records", 0)
@@ -306,7 +306,7 @@ def lag_days(progress: DemoProgress, entry: dict[str, Any]) -> float:
 
 
 def state_of(entry: dict[str, Any]) -> Text:
-    """Return the state of a shard: ended, idle, held back or reading."""
+    """Return the state of a shard as coloured text: ended, idle, held back or reading."""
     if entry["state"].get("ended"):
         return Text("ended", style="dim")
     if entry["idle"]:
@@ -319,13 +319,13 @@ def state_of(entry: dict[str, Any]) -> Text:
 
 
 def day(millis: int | None) -> str:
-    """Return an event time (epoch ms) as a date."""
+    """Return an event time (epoch ms) as a date in text form."""
     return "-" if millis is None else datetime.fromtimestamp(millis / 1000, tz=UTC).strftime("%b %d %H:%M")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One check: its name, what was found, and whether it passed."""
+    """The result of one check: the name of the check, what was found, and whether the check passed."""
 
     name: str
     found: str
@@ -345,7 +345,7 @@ class OutputRows:
 
     @classmethod
     def read(cls, folder: Path) -> OutputRows:
-        """Read the Parquet rows back."""
+        """Return the rows that the job has written as Parquet files."""
         import pyarrow as pa
 
         rows = cls([], [], [], [], [], [])
@@ -398,7 +398,7 @@ def _right_numbers(rows: OutputRows, folder: Path) -> list[CheckResult]:
 
 
 def _spread(rows: OutputRows, allowed_ms: int) -> CheckResult:
-    """Check the largest difference between two event times in one micro-batch."""
+    """Check that the event times in one micro-batch differ by `allowed_ms` at most."""
     lowest: dict[int, int] = {}
     highest: dict[int, int] = {}
     for batch, moment in zip(rows.batch, rows.times, strict=True):
@@ -465,7 +465,7 @@ def files_by_batch(log: Path) -> dict[int, list[str]]:
 
 
 def departures(folder: Path) -> dict[str, int]:
-    """Return the departures by carrier, summed over the windows of the newest complete aggregate."""
+    """Return the number of departures of each carrier, summed over the windows of the newest complete aggregate."""
     from pyarrow import parquet
 
     whole = [path for path in folder.glob("batch=*") if (path / "_SUCCESS").exists()]
@@ -486,9 +486,9 @@ def _batch_of(entry: Path) -> int:
 
 
 class ChildProcess:
-    """One process in a process group of its own. Owns its pipes.
+    """One process in a process group of its own. Owns the pipes of the process.
 
-    JSON lines of stdout wait for `read_messages`, and are also written to a file next to the log. stderr is written to the log.
+    `read_messages` returns the JSON lines of stdout, which are also written to a file next to the log. stderr is written to the log.
     """
 
     def __init__(self, module: str, arguments: list[str], log: Path) -> None:
@@ -537,13 +537,13 @@ class ChildProcess:
                 self.process.stdin.flush()
 
     def kill(self) -> None:
-        """Kill the process and everything it started with SIGKILL."""
+        """Kill the process, and all processes that it started, with SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
     def wait_or_kill(self, seconds: float) -> None:
-        """Wait until the process ends by itself. Kill it after `seconds`."""
+        """Wait until the process ends by itself. If it has not ended after `seconds`, kill it."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         self.kill()

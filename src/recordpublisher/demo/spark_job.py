@@ -55,7 +55,7 @@ def _session(folder: Path) -> Any:
 
 
 def _read(session: Any, arguments: argparse.Namespace, name: str) -> Any:
-    """Return the stream as a DataFrame. One property selects the publisher."""
+    """Return the stream as a DataFrame for the query `name`. One property selects the publisher."""
     from pyspark.sql import functions as f
 
     folder = Path(arguments.folder)
@@ -82,14 +82,14 @@ def _read(session: Any, arguments: argparse.Namespace, name: str) -> Any:
 
 
 def _flights(session: Any, arguments: argparse.Namespace, folder: Path) -> Any:
-    """Write every flight, exactly once, as Parquet."""
+    """Start the query that writes every flight, exactly once, as Parquet."""
     rows = _read(session, arguments, "flights").drop("document")
     writer = rows.writeStream.queryName("flights").format("parquet").option("path", str(folder / "flights"))
     return writer.option("checkpointLocation", str(folder / "checkpoint-flights")).start()
 
 
 def _departures(session: Any, arguments: argparse.Namespace, folder: Path) -> Any:
-    """Write the departures by carrier and week of event time, all of them again after each batch."""
+    """Start the query that counts the departures by carrier and week of event time. It writes all counts again after each batch."""
     from pyspark.sql import functions as f
 
     rows = _read(session, arguments, "departures")
@@ -103,7 +103,7 @@ def _departures(session: Any, arguments: argparse.Namespace, folder: Path) -> An
 
 
 def _print_progress(queries: list[Any]) -> None:
-    """Print every progress report until stdin gets a line or is closed. Raise the error of a query."""
+    """Print every progress report until a line arrives on stdin, or stdin is closed. Raises: the error of a query that has failed."""
     seen = dict.fromkeys((query.name for query in queries), -1)
     while not select.select([sys.stdin], [], [], 0.25)[0]:
         for query in queries:
@@ -116,7 +116,7 @@ def _print_progress(queries: list[Any]) -> None:
 
 
 def _one_line(progress: Any) -> str:
-    """Return a progress report as one JSON line, in which the offsets are objects and not texts."""
+    """Return a progress report as one JSON line. Its offsets, which Spark reports as texts, become JSON objects."""
     report = json.loads(progress.json)
     for source in report["sources"]:
         for name in ("startOffset", "endOffset", "latestOffset"):

@@ -1,4 +1,4 @@
-"""InFlight keeps the records that a job has received from a queue, and makes the calls that acknowledge and release them."""
+"""Keeps the records that a job has received from a queue, and makes the calls that acknowledge, prolong and release them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class InFlight:
     """Keeps the received records until they are acknowledged or released, and the numbers of the records that were handled last.
 
     A record of a queue may contain several sub-records (parts), which have one sequence number. A record is open until all of its parts are
-    finished. An open record that is received again only gets its new receipt. A finished record whose acknowledgement has failed is
+    finished. If an open record is received again, only its receipt is replaced. A finished record whose acknowledgement has failed is
     acknowledged when it is received again, and is not given to the sink again.
 
     Raises: PluginError if the source's `visibility_seconds` is not a valid number.
@@ -78,8 +78,8 @@ class InFlight:
     def take(self, records: Sequence[UserRecord], metrics: ShardMetrics, lost_seconds: float = 0.0) -> list[UserRecord]:
         """Keep received records as open, without their data. Return the records that must be given to the sink.
 
-        `lost_seconds`: the time (seconds) in which this process was suspended during the receive. The suspension may have come after the
-        response, and so count towards the visibility timeout.
+        `lost_seconds`: the time (seconds) in which this process was suspended during the receive. If the suspension came after the
+        response, it counts towards the visibility timeout.
 
         Raises: PluginError if two different records have the same numbers.
         """
@@ -119,7 +119,10 @@ class InFlight:
         return True
 
     def finish(self, numbers: Iterable[str]) -> None:
-        """Count these records, or parts of them, as finished: they are stored, or will never be needed."""
+        """Count parts of records as finished, because they are stored or will never be stored.
+
+        `numbers`: the sequence number of the record, once for each part.
+        """
         for number in numbers:
             delivery = self._open.get(number)
             if delivery is None:
@@ -160,7 +163,7 @@ class InFlight:
             delivery.with_sink = 0
 
     def give_up(self, numbers: Sequence[str]) -> None:
-        """Mark these parts of records as not to be handled here.
+        """Count these parts of records as parts that this process will not handle.
 
         When no part of such a record is open any longer, the record is released, so that another process can receive it.
         """
@@ -201,8 +204,9 @@ class InFlight:
 
     @asynccontextmanager
     async def settling(self, start_task: StartTask) -> AsyncIterator[None]:
-        """Acknowledge finished records and prolong open ones while the `async with` block runs. At its end acknowledge what is finished,
-        and release the rest.
+        """Return a context manager that acknowledges finished records and prolongs open ones while its block runs.
+
+        When the block ends, the finished records are acknowledged, and the other ones are released.
 
         Raises: an error of `acknowledge` or `prolong` that ends the job.
         """
@@ -236,7 +240,7 @@ class InFlight:
             task.result()
 
     async def _settle(self) -> None:
-        """Acknowledge finished records and release given-up ones, until the run stops and none of them is left."""
+        """Acknowledge finished records, and release records that were given up, until the run stops and none of them is left."""
         while self._done or self._given_up or not self._stopping.is_set():
             await self._wake.wait()
             if not self._stopping.is_set():
@@ -304,7 +308,7 @@ class InFlight:
 class Delivery(msgspec.Struct, eq=False):
     """The newest receipt of a record, and how many of its parts are not finished.
 
-    `visible_at`: the time from which other processes may receive the record, on the clock that also runs while the machine sleeps.
+    `visible_at`: the time from which other processes may receive the record (seconds, `Clock.boottime`).
     """
 
     record: UserRecord
@@ -316,9 +320,9 @@ class Delivery(msgspec.Struct, eq=False):
     acknowledged.
     """
     with_sink: int = 0
-    """Number of its parts that were given to a sink that reports when each is finished."""
+    """Number of parts of the record that were given to a sink, which reports when each of them is finished."""
 
     @property
     def number(self) -> str:
-        """The record's number."""
+        """The sequence number of the record."""
         return self.record.sequence_number

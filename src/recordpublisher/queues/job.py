@@ -1,5 +1,6 @@
-"""QueueJob reads a queue into a sink, and acknowledges each record when the sink has stored it. It is for queues what ShardFetcher is
-for shards.
+"""Reads a queue into a sink, and acknowledges each record when the sink has stored it.
+
+`QueueJob` has the duties for a queue that `ShardFetcher` has for shards.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from ..fetcher.monitoring.worker_view import WorkerProgress
 from ..fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
-from ..fetcher.pipeline.sink_errors import close_sink, naming_sink, unfinished_of
+from ..fetcher.pipeline.sink_calls import close_sink, naming_sink, unfinished_of
 from ..fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
 from ..publishers.properties.config_fields import of_property, values_of
 from ..publishers.properties.job_properties import (
@@ -64,50 +65,12 @@ for a sink that commits less often.
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
-    """The settings of a queue job, with their types. Times are in ms."""
-
-    most_bytes: int = of_property(WORKER_BYTES)
-    on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
-    alarm_interval_ms: int = of_property(ALARM_INTERVAL)
-    drain_ms: int = of_property(DRAIN_TIMEOUT)
-    duplicates: str = of_property(DUPLICATES)
-    flush_interval_ms: int
-    store_outages: RetryPolicy
-
-    @classmethod
-    def of(cls, properties: Properties) -> QueueSettings:
-        """Read the job's properties. Raises: ConfigurationError if one is invalid."""
-        own = -1 if sink_interval_ms(properties) is None else checkpoint_interval_ms(properties)
-        return cls(
-            flush_interval_ms=FLUSH_INTERVAL_MS if own < 0 else own,
-            store_outages=outage_policy(properties),
-            **values_of(cls, properties),
-        )
-
-
-class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts from which a queue job is built. They are described in `FetcherDependencies`."""
-
-    source: QueueSource
-    stream: str
-    sink: Sink
-    decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator]
-    settings: QueueSettings
-    clock: Clock
-    dead_letters: Sink | None = None
-    on_alarm: AlarmListener | None = None
-    traced: Traced = untraced
-    value_type: Any = None
-
-
 class QueueJob:
     """A job that reads a queue. In a run these tasks work together:
 
     1. Each receiver receives records, makes their values and queues them (`receivers.py`).
-    2. One writer passes them to the sink.
-    3. One scheduler flushes the sink. After a flush the written records are finished. A sink with `tells_done` reports each finished record
+    2. One task passes the queued records to the sink.
+    3. One task flushes the sink. After a flush the written records are finished. A sink with `tells_done` reports each finished record
        itself.
     4. Finished records are acknowledged, and open ones are prolonged (`in_flight.py`).
 
@@ -248,7 +211,7 @@ class QueueJob:
         return None
 
     def progress(self) -> WorkerProgress:
-        """Return the figures of a progress line."""
+        """Return the figures of this job for a progress line."""
         return self._view.progress()
 
     def sink_metrics(self) -> list[SinkMetric]:
@@ -256,12 +219,12 @@ class QueueJob:
         return self._sink_metrics.read()
 
     def sink_unfinished(self) -> Unfinished | None:
-        """Return the records that the sink has not finished."""
+        """Return the records that the sink has not finished, or None if the sink does not report them."""
         return unfinished_of(self._sink)
 
     @property
     def checkpoint_times(self) -> None:
-        """Always None, because a queue has no positions to store."""
+        """Always None, because a queue job stores no positions."""
 
     @property
     def ending(self) -> asyncio.Event:
@@ -274,7 +237,7 @@ class QueueJob:
         return self._completion.error
 
     def hung_publishers(self) -> list[str]:
-        """Return no publishers, because a queue has none."""
+        """Return an empty list, because a queue has no publishers."""
         return []
 
     def reasons_not_ready(self) -> list[str]:
@@ -291,8 +254,9 @@ class QueueJob:
     # --- a run ---
 
     async def _run(self, bounds: Bounds) -> tuple[EndReason, Unfinished | None]:
-        """Start the tasks of the run, wait for its end, and end them. Return the reason, and the records for which an interrupted flush
-        was waiting.
+        """Start the tasks of the run, wait for its end, and end the tasks.
+
+        Return the reason of the end, and the records for which a flush was waiting if the flush was interrupted.
 
         Raises: the error that ended the run.
         """
@@ -359,9 +323,10 @@ class QueueJob:
                 self._in_flight.finish(self._receivers.take_written())
 
     async def _flush_periodically(self) -> None:
-        """Flush. If the sink's target is unavailable, try again for `store_outages`, because a restart would receive every record again.
+        """Flush the sink. If the sink's target is unavailable, try again as the retry policy `store_outages` allows.
 
-        A sink that reports finished records need not finish all of them in this flush, because a slow handler would delay the others.
+        If the job ended instead, the next start would receive every record again. A sink that reports
+        finished records need not finish all of them in this flush, because a slow handler would delay the others.
         """
 
         async def flush() -> None:
@@ -378,10 +343,12 @@ class QueueJob:
             self._flushes.request()
 
     async def _flush_last(self, reason: EndReason, hung: Unfinished | None) -> None:
-        """Flush everything at the end. After a stop the sink drops the records that it has not begun, which are then released.
+        """Flush the sink at the end of a run. After a stop the sink drops the records that it has not begun, which are then released.
 
-        After a stop or `max_time`, the wait for a call of user code is limited. If calls already hung before (`hung`), there is no further
-        wait.
+        After a stop or `max_time`, the wait for a call of user code is limited.
+
+        - `hung`: the records of the calls that did not return during an earlier flush, or None. If there are some, do not wait for them
+          again.
         """
         stopped = [each.shard.key for each in self._receivers] if reason is EndReason.STOPPED else ()
         flush = partial(self._flush, stopped=stopped, is_last=True)
@@ -398,9 +365,9 @@ class QueueJob:
             await wait_for_store(partial(self._flush, may_be_partial=True), outages, "the sink")
 
     async def _unless_hung(self, ending: Coroutine[Any, Any, None], reason: EndReason | None) -> Unfinished | None:
-        """Await `ending`.
+        """Await `ending`, the work that ends a run. Return None when it has finished.
 
-        After a stop or `max_time`, cancel it if a call of user code hangs, and return what the sink reports of the call.
+        After a stop or `max_time`, cancel `ending` if a call of user code hangs. Then return the sink's unfinished records.
         """
         seconds = self._settings.drain_ms / 1000 if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
         hung = await cancel_if_hung(ending, self._sink, lambda: self._times.running_ms, seconds, self._clock)
@@ -412,6 +379,44 @@ class QueueJob:
                 hung.reason,
             )
         return hung
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """The settings of a queue job, with their types. Times are in ms."""
+
+    most_bytes: int = of_property(WORKER_BYTES)
+    on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
+    alarm_interval_ms: int = of_property(ALARM_INTERVAL)
+    drain_ms: int = of_property(DRAIN_TIMEOUT)
+    duplicates: str = of_property(DUPLICATES)
+    flush_interval_ms: int
+    store_outages: RetryPolicy
+
+    @classmethod
+    def of(cls, properties: Properties) -> QueueSettings:
+        """Return the settings that these properties describe. Raises: ConfigurationError if a property is invalid."""
+        own = -1 if sink_interval_ms(properties) is None else checkpoint_interval_ms(properties)
+        return cls(
+            flush_interval_ms=FLUSH_INTERVAL_MS if own < 0 else own,
+            store_outages=outage_policy(properties),
+            **values_of(cls, properties),
+        )
+
+
+class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts from which a queue job is built. `FetcherDependencies` describes those that a fetcher has too."""
+
+    source: QueueSource
+    stream: str
+    sink: Sink
+    decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator]
+    settings: QueueSettings
+    clock: Clock
+    dead_letters: Sink | None = None
+    on_alarm: AlarmListener | None = None
+    traced: Traced = untraced
+    value_type: Any = None
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

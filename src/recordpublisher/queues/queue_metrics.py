@@ -1,4 +1,4 @@
-"""Computes the metrics, the progress and the readiness of a queue job. Where other jobs have a shard, it has a receiver."""
+"""Computes the metrics, the progress and the readiness of a queue job, which has metrics of receivers instead of shards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..fetcher.monitoring.worker_view import WORKER_METRICS, WorkerProgress
 from ..fetcher.pipeline.bounded_runs import RunCompletion
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
-from ..fetcher.pipeline.sink_errors import unfinished_of
+from ..fetcher.pipeline.sink_calls import unfinished_of
 from ..fetcher.sink import Sink, Unfinished
 from ..publishers.shard_metrics import SUMMED_COUNTERS, ShardMetrics
 from .in_flight import InFlight
@@ -27,7 +27,7 @@ from .receivers import Receiver, Receivers
 
 
 class QueueMetrics(msgspec.Struct, frozen=True):
-    """The parts of a queue job from which metrics, progress and readiness are computed."""
+    """Computes the metrics, the progress and the readiness of a queue job from these parts of the job."""
 
     receivers: Receivers
     in_flight: InFlight
@@ -40,7 +40,10 @@ class QueueMetrics(msgspec.Struct, frozen=True):
     dead_letters: DeadLetterHandler
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics, with the names that they have for shards. A metric that a queue does not have is 0 or null."""
+        """Return the metrics of the worker, and of each receiver under the names that a shard's metrics have.
+
+        A metric that a queue does not have is 0 or null.
+        """
         unfinished, oldest = unfinished_of(self.sink), self.in_flight.oldest_arrivals()
         shards = {each.shard.key: self._metrics_of(each, unfinished, oldest) for each in self.receivers}
         worker = {metric.name: _nothing(metric) for metric in WORKER_METRICS} | {
@@ -60,7 +63,7 @@ class QueueMetrics(msgspec.Struct, frozen=True):
         return {"worker": worker, "shards": shards}
 
     def progress(self) -> WorkerProgress:
-        """Return the figures of a progress line."""
+        """Return the figures of this job for a progress line."""
         unfinished, oldest = unfinished_of(self.sink), self.in_flight.oldest_arrivals()
         unread = [(age_ms, each) for each in self.receivers if (age_ms := self._unread_ms(each)) is not None]
         longest_ms, failed = max(unread, key=lambda one: one[0], default=(None, None))
@@ -83,17 +86,23 @@ class QueueMetrics(msgspec.Struct, frozen=True):
         )
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the job is not ready, as sentences for people: because of the run, the flushes, the sink, or the receives."""
+        """Return why the job is not ready, as sentences for people, or an empty list if it is ready.
+
+        The run, the flushes, the calls of the sink and the receives are considered.
+        """
         now_ms = self.clock.now_ms()
         reasons = reasons_not_ready(self.completion, (), self.flushes, self.alarms.active, now_ms)
         return [*reasons, *self._why_nothing_is_received(now_ms)] if self.completion.is_running else reasons
 
     def has_received(self) -> bool:
-        """Return whether the queue has answered in this run."""
+        """Return whether a call of the queue has succeeded in this run."""
         return self.completion.is_running and any(each.last_read_ms is not None for each in self.receivers)
 
     def _why_nothing_is_received(self, now_ms: int) -> list[str]:
-        """Return a reason if no receive has succeeded lately, else an empty list. A receiver that waits for the sink does not count."""
+        """Return the reason why the job is not ready if no receive has succeeded lately, else an empty list.
+
+        A receiver that waits for the sink does not count.
+        """
         calling = [each for each in self.receivers if each.receiving_since_ms is not None]
         for each in calling:
             limit_ms = READ_LIMIT_MS if each.metrics.last_failure is None else FAILED_READ_LIMIT_MS
@@ -132,7 +141,7 @@ class QueueMetrics(msgspec.Struct, frozen=True):
         }
 
     def _behind_ms(self, receiver: Receiver) -> int:
-        """Return the age of the oldest record of the last receive (ms), which grows until the next one; 0 after an empty receive."""
+        """Return the age of the oldest record of the last receive (ms); 0 after an empty receive. It grows until the next receive."""
         last, now_ms = receiver.metrics.millis_behind_latest, self.clock.now_ms()
         if last < 0 or receiver.last_read_ms is None:
             return last
@@ -151,7 +160,10 @@ class QueueMetrics(msgspec.Struct, frozen=True):
         return max(0, *ages) if ages else None
 
     def _unread_ms(self, receiver: Receiver) -> int | None:
-        """Return how long a receiver has had no answer (ms). Return None if it has one, or if it waits for something in this job."""
+        """Return how long the receiver's call has had no answer (ms).
+
+        Return None if the receiver makes no call now, or if the call is recent and the one before it has not failed.
+        """
         if receiver.receiving_since_ms is None:
             return None
         age_ms = max(0, self.clock.now_ms() - receiver.receiving_since_ms)
@@ -171,6 +183,6 @@ def _nothing(metric: Metric[Any]) -> Any:
 
 
 _READ_FIELDS = {camel_case(each.name): each.name for each in fields(ShardMetrics) if each.metadata}
-"""For each metric that is counted at a receive, its field in `ShardMetrics`."""
+"""The field of `ShardMetrics` for each metric that is counted at a receive."""
 _UNKNOWN = ("ms", "epoch ms", "files", "bytes", "worker", "workers")
 """The units of gauges whose value is null, because a queue does not have them."""

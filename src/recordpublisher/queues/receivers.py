@@ -1,4 +1,4 @@
-"""Receivers decides how many receivers call, and takes each record from its receipt to the sink."""
+"""Decides how many receivers call the queue at the same time, and passes each received record to the sink."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..fetcher.pipeline.bounded_runs import Bounds, EndReason
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import tell_user_error
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
-from ..fetcher.pipeline.sink_errors import check_unchanged, has_room, naming_writes
+from ..fetcher.pipeline.sink_calls import check_unchanged, has_room, naming_writes
 from ..fetcher.pipeline.sink_turn import SinkTurn
 from ..fetcher.sink import RecordsCall, Sink, Traced
 from ..publishers.shard_metrics import ShardMetrics
@@ -38,18 +38,18 @@ EMPTY_SECONDS = 0.1
 SLOW_RECEIVE_SECONDS = 30.0
 """A receive that takes longer than this is logged (seconds). One that waits for records takes 20 s in SQS, the longest that is usual."""
 FULL_RECEIVES = 10
-"""After this many full receives in a row, all of them written, one more receiver calls."""
+"""After this many full receives in a row, all of them written, one more receiver calls the queue."""
 
 
 class Receivers:
     """Owns the receivers and their queued records, and lets only one call of the sink run at a time.
 
-    At first one receiver calls. After ten full receives in a row that were written, one more calls, so that a slow sink does not get more
-    than it can handle. After an empty receive, one receiver fewer calls.
+    At first one receiver calls the queue. After ten full receives in a row whose records were written, one more receiver calls, so that a
+    slow sink does not get more records than it can handle. After an empty receive, one receiver fewer calls.
 
-    - `most_open`: the number of records that are not acknowledged, at which a receiver waits.
-    - `most_bytes`: the bytes received and not written, over all receivers, at which every receiver waits.
-    - `outages`: how a receive is retried that raises TransientError.
+    - `most_open`: a receiver waits when it has this number of records that are not acknowledged.
+    - `most_bytes`: every receiver waits when all receivers together hold this number of bytes that are not written.
+    - `outages`: how a receive that raises TransientError is retried.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Receivers:
 
     @property
     def wanted(self) -> int:
-        """How many receivers should call now."""
+        """Number of receivers that should call the queue now."""
         return self._wanted
 
     def start_run(self, bounds: Bounds) -> None:
@@ -114,9 +114,9 @@ class Receivers:
             receiver.is_at_tip = False
 
     def end_run(self) -> None:
-        """Drop the records that were not written, and forget those that were written and not flushed. None of them is acknowledged.
+        """Drop the records that were not flushed, whether they were written or not. None of them is acknowledged.
 
-        Nothing that the sink may have lost counts as written now, so the next run may flush the sink even after an error.
+        So the next run may flush the sink even after an error in which the sink has lost records.
         """
         self.turn.allow_flush()
         self._queue.clear()
@@ -126,7 +126,7 @@ class Receivers:
             receiver.held_bytes = 0
 
     def wake(self) -> None:
-        """Let the writer continue, because the sink may have room again."""
+        """Let `write_all` continue, because the sink may have room again."""
         self._wake_writer.set()
 
     def stop(self) -> None:
@@ -135,9 +135,9 @@ class Receivers:
         self._wake_writer.set()
 
     def take_written(self) -> list[str]:
-        """Return the numbers of records that were written since the last call.
+        """Return the sequence numbers of the records that were written since the last call of this method.
 
-        The sink has just been flushed, and nothing was written since.
+        Call this directly after a flush of the sink, so that all of these records are stored.
         """
         written, self._written = self._written, []
         return written
@@ -171,7 +171,7 @@ class Receivers:
         return self._suspension.lost_seconds
 
     async def _wait_for_turn(self, receiver: Receiver) -> bool:
-        """Wait until the receiver may call. Return False if a run with `stop_at_tip` has reached its end."""
+        """Wait until the receiver may call the queue. Return False if a run with `stop_at_tip` has reached its end."""
         while True:
             is_wanted = receiver.index < self._wanted
             if self._bounds.stop_at_tip and (receiver.is_at_tip or (self._has_seen_tip and not is_wanted)):
@@ -199,9 +199,11 @@ class Receivers:
             return await self._source.receive(metrics)
 
     def _measure(self, receiver: Receiver, records: Sequence[UserRecord]) -> tuple[int, int]:
-        """Count a receive. Return its number of records and bytes. The receiver is as far behind as its oldest record is old.
+        """Count the records and bytes of a receive in the metrics, and return both numbers.
 
-        Raises: PluginError if an arrival is not a valid time.
+        The age of the oldest record becomes the receiver's `millis_behind_latest`.
+
+        Raises: PluginError if the arrival of a record is not a valid time.
         """
         now_ms = receiver.last_read_ms = self._clock.now_ms()
         behind_ms = 0
@@ -245,8 +247,9 @@ class Receivers:
         self._notify()
 
     def _count(self, receiver: Receiver, count: int, size: int) -> None:
-        """Count a receive of `count` records and `size` bytes, to find out whether many records wait. Called when there is room for
-        more.
+        """Change the number of receivers that call, if a receive of `count` records and `size` bytes shows that it should be changed.
+
+        Called when there is room for more records.
         """
         is_full = count >= self._source.full_receive or size >= self._source.full_bytes
         self._full_receives = self._full_receives + 1 if is_full else 0
@@ -313,7 +316,7 @@ class Receivers:
         numbers = [*batch.sequence_numbers, *undeserialized]
         if not self._in_flight.are_held(numbers):
             log.warning(
-                "the visibility timeout of %d records of %s expired before they were written, so they are dropped here",
+                "the visibility timeout of %d records of %s expired before they were written, so they are received again",
                 len(numbers),
                 receiver.shard.key,
             )
@@ -344,7 +347,7 @@ class Receivers:
 
 
 class Receiver(msgspec.Struct, eq=False):
-    """One receiver, which makes one call at a time, and the records of that call. For sinks and metrics it is a shard."""
+    """One receiver, which makes one call at a time, and the records of that call. Sinks and metrics see it as a shard."""
 
     index: int
     shard: Shard

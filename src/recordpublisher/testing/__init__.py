@@ -1,6 +1,6 @@
 """Helpers for tests of plugins and jobs.
 
-`record` and `batch_of` make records and batches for handlers and sinks, and `archive_of` plays an archive against a job.
+`record` and `batch_of` make records and batches for handlers and sinks, and `archive_of` lets a job read archived records.
 There is a contract for each kind of plugin, which pytest runs as a subclass. `run_virtual` runs a coroutine on virtual time.
 A Kinesis endpoint for tests is in `recordpublisher.local`: start with `serve_in_thread`.
 """

@@ -1,4 +1,4 @@
-"""archive_of lets a job read archived records: records that a test makes, or a folder that was copied from production."""
+"""Lets a job read archived records: records that a test makes, or a folder that was copied from production."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .records import as_record, as_user_record
 def archive_of(
     source: str | os.PathLike[str] | Iterable[Any], *, shards: Sequence[Shard] = ()
 ) -> Iterator[dict[str, str]]:
-    """Return the properties with which a job reads an archive, from its first record to its end, without a network.
+    """Return a context manager whose value is the properties with which a job reads an archive to its end, without a network.
 
     The job reads as fast as it handles the records, shard by shard, parents before children. Event times and watermarks are computed from
     the records. On virtual time (`run_virtual`), pauses, timeouts and retries of the job take no time.
@@ -33,7 +33,7 @@ def archive_of(
       `_recordpublisher`. It may also be an iterable, which is written into a temporary folder and deleted when the `with` block ends:
       records (made by `record`), payloads (bytes, text), or values, in the order of each shard. The sequence numbers of payloads and values
       are 1, 2, 3 and so on.
-    - `shards`: the shards with their parents, if it matters. Shards of records that are not among them have no parents.
+    - `shards`: the shards with their parents, if the parents matter. Any other shard of a record has no parents.
 
     Raises: StateError if the records of a shard are not in the order of their numbers; TypeError if a value cannot be written as JSON.
     """

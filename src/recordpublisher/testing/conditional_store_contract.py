@@ -35,7 +35,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
     async def test_a_value_is_put_only_where_there_is_none(self, case: ConditionalStoreCase) -> None:
         """Check that the second writer gets a ConflictError with the first writer's value, even through another store object."""
         store, other = case.open(), case.open()
-        assert isinstance(store.place, str), f"`place` is {store.place!r}: it is a text that messages show"
+        assert isinstance(store.place, str), f"`place` is {store.place!r}: it must be a text, which messages show"
         assert await store.get("a/1") is None
         version = await store.put_if_absent("a/1", b"first")
         assert await _conflict(other.put_if_absent("a/1", b"second")) == VersionedValue(b"first", version)
@@ -73,7 +73,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_of_many_writers_one_wins(self, case: ConditionalStoreCase) -> None:
-        """Check that each of eight processes that write at the same time knows whose value is stored."""
+        """Check that, of eight processes that write at the same time, one succeeds and the others learn its value."""
         store = case.open()
 
         async def put(number: int) -> bytes | None:
@@ -105,7 +105,9 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
             results = await asyncio.gather(*races, return_exceptions=True)
             won = [(number, result) for number, result in enumerate(results) if not isinstance(result, BaseException)]
             others = [result for result in results if isinstance(result, BaseException)]
-            assert len(won) == 1, f"{len(won)} of 8 writers with the same version have written"
+            assert len(won) == 1, (
+                f"{len(won)} of 8 writers with the same version have written: exactly one write must succeed"
+            )
             assert all(isinstance(error, ConflictError) for error in others), others
             number, version = won[0]
             assert await stores[0].get("a/1") == VersionedValue(b"%d of %d" % (number, round_number), version)
@@ -155,7 +157,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_long_listing_is_complete(self, case: ConditionalStoreCase) -> None:
-        """Check that forty values with a megabyte and a half are listed, and can be deleted."""
+        """Check that forty values, which together have one and a half megabytes, are listed and can be deleted."""
         store = case.open()
         for number in range(40):
             await store.put_if_absent(f"many/{number:02d}", b"%02d" % number * 20_000)
@@ -175,9 +177,9 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
 
 async def _conflict(write: Awaitable[str]) -> VersionedValue | None:
-    """Return the value that is stored instead of the write's value. Raises: AssertionError if the write succeeded."""
+    """Return the stored value that the ConflictError of a write contains. Raises: AssertionError if the write succeeded."""
     try:
         await write
     except ConflictError as error:
         return error.current
-    raise AssertionError("the write should have been refused")
+    raise AssertionError("the store accepted a write that must raise ConflictError")

@@ -1,4 +1,4 @@
-"""The common parts of all contracts: a case for each test, an event loop of its own, and a deadline."""
+"""The common parts of all contracts. Each test gets a case and an event loop of its own, and has a deadline."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Contract(ABC, Generic[Case]):
 
 
 EARLIEST_MS, LATEST_MS = 946_684_800_000, 4_102_444_800_000
-"""The years 2000 and 2100 (epoch ms). Seconds that are read as ms, and ms that are read as seconds, are outside of them."""
+"""The beginnings of the years 2000 and 2100 (epoch ms). A time in the wrong unit, seconds or ms, is not between them."""
 
 
 def check_arrival_times(batches: Iterable[RecordBatch]) -> None:
-    """Check the times of arrival. Raises: AssertionError if a record has no plausible one."""
+    """Check the arrival times of all records. Raises: AssertionError if one is not from the years 2000 to 2100."""
     for record in (each for batch in batches for each in batch.records):
         arrival = record.arrival
         is_time = isinstance(arrival, (int, float)) and EARLIEST_MS <= arrival * 1000 <= LATEST_MS
@@ -50,7 +50,10 @@ def check_arrival_times(batches: Iterable[RecordBatch]) -> None:
 
 
 async def check_answers_for_doctor(source: RecordSource, stream: str) -> None:
-    """Call what `recordpublisher doctor` calls. Raises: AssertionError if the source returns another type; the errors of its checks."""
+    """Call the methods of a source that `recordpublisher doctor` calls.
+
+    Raises: AssertionError if a result has the wrong type; the errors of the source's checks.
+    """
     name = type(source).__name__
     url: Any = await source.endpoint_url()
     assert url is None or isinstance(url, str), f"`{name}.endpoint_url` returned {url!r}: return a URL, or None"
@@ -134,8 +137,9 @@ class _CaseRun(Generic[Case]):
         return self._began + self._contract.deadline - asyncio.get_running_loop().time()
 
     def _tasks_of_test(self, testing: asyncio.Task[None]) -> list[asyncio.Task[Any]]:
-        """Return the test's task, and the tasks that it has started. Tasks of the case itself, such as a server's, are left out, because
-        they end with the case.
+        """Return the test's task, and the tasks that it has started.
+
+        Tasks of the case itself, such as a server's, are left out, because they end with the case.
         """
         started = asyncio.all_tasks() - self._before if self._before else set()
         return [testing, *(started - {testing})]
@@ -195,7 +199,7 @@ class _BlockedLoop:
                 signal.pthread_kill(self._thread, signal.SIGALRM)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Raise the error in the call that blocks. If SIGALRM has another cause, such as pytest-timeout, call the previous handler."""
+        """Raise the error in the call that blocks. If the signal has another cause, such as pytest-timeout, call the previous handler."""
         if self._is_blocked:
             self._is_blocked = False
             self.fault = (

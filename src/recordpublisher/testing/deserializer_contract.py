@@ -21,9 +21,9 @@ from .records import batch_of
 
 @dataclass(frozen=True, slots=True)
 class DeserializerCase:
-    """A deserializer, payloads, and the values that it must return for them.
+    """A deserializer, payloads, and the values that the deserializer must return for them.
 
-    - `expected`: the value of each payload, of two payloads or more.
+    - `expected`: the value of each payload. At least two payloads are needed.
     - `bad`: payloads that have no value.
     """
 
@@ -58,7 +58,7 @@ class DeserializerContract(Contract[DeserializerCase]):
 
     @on_case
     async def test_records_may_be_deserialized_again_and_alone(self, case: DeserializerCase) -> None:
-        """Check that a value depends on nothing but its record. If a batch fails, the job calls `values` for each of its records alone."""
+        """Check that a value depends only on its record, because after an error the job calls `values` for each record alone."""
         for payload, value in reversed(list(case.expected.items())):
             values = await case.values(payload, payload)
             assert values == [value, value], (
@@ -67,8 +67,9 @@ class DeserializerContract(Contract[DeserializerCase]):
 
     @on_case
     async def test_a_bad_record_raises_for_itself_alone(self, case: DeserializerCase) -> None:
-        """Check that a bad record raises an error, which may be any exception. Records next to it, and later batches, still have their
-        values.
+        """Check that a bad record raises an error, which may be any exception.
+
+        The records next to the bad one, and later batches, must still have their values.
         """
         for bad in case.bad:
             assert await _raises(case, bad), f"the payload {bad!r:.100} has a value: a bad record must raise an error"

@@ -44,16 +44,16 @@ from .contract import GRACE_SECONDS, Contract, check_answers_for_doctor, check_a
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 """After how many steps of the event loop a run is cancelled, so that it is interrupted at different places."""
 MAX_EMPTY_RUNS = 100
-"""The most runs in a row that may end INCOMPLETE without a batch; also the most batches in a row without a record within a second."""
+"""The most runs in a row that may end INCOMPLETE without a batch, and the most batches without a record in a row within a second."""
 MAX_STEP_SECONDS = 0.1
 """The longest time for which a run may block the event loop at once (seconds). A busy machine may stop a process for longer, but not in
-each of `TIMED_RUNS`.
+each of `TIMED_RUNS` runs.
 """
 TIMED_RUNS = 3
 OPEN_SECONDS, READ_SHARDS = 1.0, 3
 """How long a shard that is listed as open is read (seconds), and how many such shards are read."""
 CANCEL_SECONDS = 5.0
-"""How long a run may take to end after it was cancelled."""
+"""How long a run may take to end after it was cancelled (seconds)."""
 SWALLOWED = "`run` swallowed an error of the consumer: let errors of the consumer pass"
 SWALLOWED_CANCELLATION = "`run` swallowed its cancellation and called the consumer again: let CancelledError pass"
 
@@ -81,12 +81,12 @@ class PublisherContract(Contract[PublisherCase]):
     """
 
     def is_of_source(self, task: asyncio.Task[Any]) -> bool:
-        """Return whether a task belongs to a server that `open_case` has started, and not to the publisher."""
+        """Return whether a task belongs to a server that `open_case` has started. Such a task may still run after a test."""
         return False
 
     @on_case
     async def test_the_case_needs_several_batches(self, case: PublisherCase) -> None:
-        """Check that the case has more than one batch, because otherwise the other tests prove little."""
+        """Check that the case has more than one batch, because the other tests need several batches."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         count = len(consumer.payloads)
@@ -155,7 +155,9 @@ class PublisherContract(Contract[PublisherCase]):
         for batch in consumer.batches:
             read += len(batch)
             left = len(case.payloads) - read
-            assert batch.millis_behind_latest != 0 or not left, f"a batch was at the tip with {left} records to come"
+            assert batch.millis_behind_latest != 0 or not left, (
+                f"a batch has `millis_behind_latest` 0 although {left} records follow: only the last batch is at the tip"
+            )
 
     @on_case
     async def test_it_resumes_from_the_returned_position(self, case: PublisherCase) -> None:
@@ -179,7 +181,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_new_publisher_starts_at_any_record(self, case: PublisherCase) -> None:
-        """Check that a start AT a record, as of `recordpublisher tail --from`, reads this record and those after it."""
+        """Check that a start AT a record reads this record and those after it. `recordpublisher tail --from` starts so."""
         whole = RecordingConsumer()
         await _run_case_to_end(case, whole)
         numbers = [record.sequence_number for batch in whole.batches for record in batch.records]
@@ -189,10 +191,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_by_time_leaves_out_what_arrived_before(self, case: PublisherCase) -> None:
-        """Check that a start at a time leaves out earlier arrivals. This matters because a job starts at LATEST by default, which
-        becomes a time.
+        """Check that a start at a time leaves out earlier arrivals.
 
-        A publisher that ignores the time would read all stored records.
+        By default a job starts at LATEST, which becomes a time. A publisher that ignores the time would read all stored records.
         """
         whole = RecordingConsumer()
         await _run_case_to_end(case, whole)
@@ -210,7 +211,7 @@ class PublisherContract(Contract[PublisherCase]):
             await asyncio.sleep(1.1)  # LATEST may become a time of the service, in whole seconds.
             read = len(await _read_from(case, StartingPosition.latest()))
             assert not read, (
-                f"a start at LATEST gave {read} records that were stored before it: it reads what comes from now on"
+                f"a start at LATEST gave {read} records that were stored before it: it must read only records that arrive later"
             )
 
     @on_case
@@ -230,8 +231,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_the_loop_is_not_blocked(self, case: PublisherCase) -> None:
-        """Check that a run does not block the event loop, which all shards share. Code that waits or computes for long must run in a
-        thread.
+        """Check that a run does not block the event loop, which all shards share.
+
+        Code that waits or computes for long must run in a thread.
         """
         longest = []
         for _ in range(TIMED_RUNS):
@@ -345,7 +347,7 @@ class PublisherContract(Contract[PublisherCase]):
     async def test_shards_that_the_stream_no_longer_lists_are_closed(self, case: PublisherCase) -> None:
         """Check that shards which the stream no longer lists are closed.
 
-        They are added to a complete listing, and a job would wait for a shard that is not closed.
+        They are added to a complete listing, and a job would wait for a shard that is not marked as closed.
         """
         stream = case.shard.stream
         listed = await shards_listed_by(case.factory, stream, None) or [case.shard]
@@ -381,7 +383,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_it_reads_everything_whatever_it_hears_of_lost_records(self, case: PublisherCase) -> None:
-        """Check that the publisher reads everything, whichever time `set_seen` sets, because here no record is lost."""
+        """Check that the publisher reads all records, whichever time the test passes to `set_seen`. No record of the case is lost."""
         publisher, consumer = await case.publisher(), RecordingConsumer()
         publisher.set_seen(None)
         publisher.set_seen(int(time.time() * 1000))
@@ -469,7 +471,7 @@ class _WatchedConsumer:
     - `fault`: the first rule that the publisher broke, in words. It is kept here, so that a publisher that catches every error cannot hide
       it.
     - `is_cancelled`: whether the run was cancelled, so that no further call may come.
-    - `is_closed`: whether the test is over. Further calls do not return, so that a run that still exists does nothing.
+    - `is_closed`: whether the test is over. Further calls never return, so that a run that has not ended does nothing.
     """
 
     def __init__(self, consumer: BatchConsumer) -> None:
@@ -494,8 +496,9 @@ class _WatchedConsumer:
         return self._waiting
 
     async def _refuse(self, error: BaseException, fault: str) -> SequenceNumber | None:
-        """Keep the fault, and raise the error after a pause, so that the test can end if the publisher catches the error again and
-        again.
+        """Keep `fault`, and raise the error after a pause.
+
+        The pause lets the test end even if the publisher catches the error again and again.
         """
         if not self.is_closed:
             self.report(fault)
@@ -503,7 +506,7 @@ class _WatchedConsumer:
         raise error
 
     def report(self, fault: str) -> str:
-        """Keep the words of a broken rule if it is the first one, and return them. May be called in any thread."""
+        """Keep the description of a broken rule if it is the first one, and return it. May be called in any thread."""
 
         def keep() -> None:
             if not self.fault.done():
@@ -513,7 +516,10 @@ class _WatchedConsumer:
         return fault
 
     def check_last_call(self) -> None:
-        """Check that the last call was awaited, and that its error was not caught. Raises: AssertionError if either is not so."""
+        """Check the last call of the consumer.
+
+        Raises: AssertionError if the publisher has not awaited the call, or has caught its error.
+        """
         if self._has_failed:
             raise AssertionError(self.report(SWALLOWED))
         state = inspect.CORO_CLOSED if self._waiting is None else inspect.getcoroutinestate(self._waiting)
@@ -596,7 +602,7 @@ class _Steps:
 
     @types.coroutine
     def of(self, running: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
-        """Run the coroutine and measure its steps."""
+        """Run the coroutine, and measure how long each step to the next await takes."""
         error: BaseException | None = None
         while True:
             began = time.perf_counter()
@@ -614,7 +620,7 @@ class _Steps:
 
 
 class RecordingConsumer:
-    """Accepts every batch completely. Keeps the batches and the payloads."""
+    """A consumer that accepts every batch completely, and keeps the batches and the payloads."""
 
     def __init__(self) -> None:
         self.batches: list[RecordBatch] = []
@@ -628,7 +634,7 @@ class RecordingConsumer:
     def take(self, batch: RecordBatch, count: int) -> SequenceNumber | None:
         """Accept the first `count` records. Return the position after them.
 
-        Raises: AssertionError if there is no position there, or if it was returned before.
+        Raises: AssertionError if the batch has no position there, or if this position was returned before.
         """
         self.batches.append(batch)
         self.payloads += batch.data[:count]
@@ -644,13 +650,13 @@ class RecordingConsumer:
         return position
 
     def positions(self) -> list[SequenceNumber]:
-        """Return the position after each record."""
+        """Return the position after each accepted record."""
         places = [batch.position_after(count) for batch in self.batches for count in range(1, len(batch) + 1)]
         return [place for place in places if place is not None]
 
 
 class HalfConsumer(RecordingConsumer):
-    """Accepts only the first half of each batch."""
+    """A consumer that accepts only the first half of each batch."""
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
         """Accept the first half of the batch."""
@@ -658,14 +664,14 @@ class HalfConsumer(RecordingConsumer):
 
 
 class RefusingConsumer(RecordingConsumer):
-    """Returns None for the first batch with records, as if it had accepted nothing."""
+    """A consumer that returns None for the first batch with records, because it accepts no record of it."""
 
     def __init__(self) -> None:
         super().__init__()
         self._has_refused = False
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Refuse the first batch, accept the others."""
+        """Return None for the first batch with records, and accept the other batches."""
         if len(batch) and not self._has_refused:
             self._has_refused = True
             return None
@@ -673,7 +679,7 @@ class RefusingConsumer(RecordingConsumer):
 
 
 class SlowConsumer(RecordingConsumer):
-    """Needs `seconds` for each batch."""
+    """A consumer that needs `seconds` for each batch."""
 
     def __init__(self, seconds: float = 0.01) -> None:
         super().__init__()
@@ -686,11 +692,11 @@ class SlowConsumer(RecordingConsumer):
 
 
 class BrokenConsumer:
-    """Raises an error for every batch."""
+    """A consumer that raises an error for every batch."""
 
     class Error(Exception):
         """The error of a BrokenConsumer."""
 
     async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Raise Error."""
+        """Raise `BrokenConsumer.Error`."""
         raise self.Error

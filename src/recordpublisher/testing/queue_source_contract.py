@@ -32,7 +32,9 @@ queue makes it a dead letter.
 
 @dataclass(frozen=True, slots=True)
 class QueueSourceCase:
-    """A queue that has only these payloads, all of them different, and enough for several receives. No process has received them yet.
+    """A queue whose records have these payloads. No process has received them yet.
+
+    The payloads differ, and are enough for several receives.
 
     `start` makes a source, as each process does. The source's `visibility_seconds` must be more than four times the duration of an empty
     receive. `put` adds a record with this payload; it may be a coroutine function.
@@ -44,15 +46,16 @@ class QueueSourceCase:
 
 
 class _Process:
-    """A process of the test, with one receiver."""
+    """One process of the test, which receives records with one receiver."""
 
     def __init__(self, source: QueueSource) -> None:
         self.source = source
         self.receives: list[Sequence[UserRecord]] = []
 
     async def take(self, steps: int | None = None) -> list[UserRecord]:
-        """Receive until the result is empty, or for `steps` steps of the event loop. Return the records without their data, as the job
-        keeps them.
+        """Receive until the result is empty, or for `steps` steps of the event loop.
+
+        Return the records without their data, as the job keeps them.
         """
         taken = list[UserRecord]()
 
@@ -111,8 +114,9 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_every_record_is_delivered(self, queue: _Queue) -> None:
-        """Check that each record has a number of its own and its time of arrival, and that an empty receive means that no record is
-        left.
+        """Check that each record is delivered, with a number of its own and its time of arrival.
+
+        An empty receive must mean that no record is left.
         """
         assert queue.visibility > 0, "the source must set `visibility_seconds`"
         records = await queue.first.take()
@@ -145,7 +149,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_a_number_is_never_used_again(self, queue: _Queue) -> None:
-        """Check that a new record does not get the number of an acknowledged one, for which the job would take it."""
+        """Check that a new record does not get the number of an acknowledged one. A job may take such a record for a duplicate."""
         records = await queue.first.take()
         await queue.first.source.acknowledge(records)
         put = queue.case.put(queue.case.payloads[0])
@@ -157,7 +161,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_not_acknowledged_comes_again_after_its_time(self, queue: _Queue) -> None:
-        """Check that records of a process that was killed are delivered again after their time."""
+        """Check that the records of a process that was killed are delivered again after `visibility_seconds`."""
         records = await queue.first.take()
         await queue.first.source.acknowledge(records[:1])
         assert await queue.second.take() == [], "a record that one process holds was delivered to another"
@@ -178,7 +182,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_prolonged_stays_hidden(self, queue: _Queue) -> None:
-        """Check that the records stay hidden for `visibility_seconds` after the call."""
+        """Check that records stay hidden for `visibility_seconds` after a call of `prolong`."""
         records = await queue.first.take()
         await asyncio.sleep(queue.visibility / 2)
         _check_numbers("prolong", await queue.first.source.prolong(records[:2]))
@@ -187,7 +191,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_a_cancelled_receive_hides_nothing(self, queue: _Queue) -> None:
-        """Check that the records of a cancelled receive are delivered again at once, and not only after their time."""
+        """Check that the records of a cancelled receive are delivered again at once, and not only after `visibility_seconds`."""
         began = asyncio.get_running_loop().time()
         for steps in CANCEL_AFTER_STEPS:
             await queue.first.source.release(await queue.first.take(steps))
@@ -200,7 +204,10 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
 
 def _check_numbers(method: str, failed: Any) -> None:
-    """Check the result of a call for records that must succeed. Raises: AssertionError if it names records, or is something else."""
+    """Check the result of a call that must succeed for all records.
+
+    Raises: AssertionError if the result names records for which the call failed, or has the wrong type.
+    """
     is_numbers = isinstance(failed, Collection) and not isinstance(failed, (str, bytes))
     assert failed is None or is_numbers, (
         f"`{method}` returned {failed!r}: return the numbers of the records that failed, or None"

@@ -1,4 +1,4 @@
-"""record and batch_of make records and batches for tests, as handlers and sinks receive them."""
+"""Makes records and batches for tests, as handlers and sinks receive them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,10 @@ def as_record(item: Any, number: int) -> Record[Any]:
 
 
 def _as_json(value: Any) -> bytes:
-    """Return the JSON from which a deserializer makes the value, if its type is one that JSON is decoded into."""
+    """Return the JSON document from which a deserializer makes this value.
+
+    Raises: TypeError if the value cannot be written as JSON, or if its type is not one that JSON is decoded into.
+    """
     try:
         return msgspec.json.encode(value, enc_hook=_fields)
     except TypeError as error:

@@ -26,7 +26,7 @@ from ..fetcher.checkpoints.staged_commits import Commits
 from ..fetcher.conditional_store import ConditionalStore, ConflictError
 from ..fetcher.leases.position_documents import PositionPart
 from ..fetcher.monitoring.metrics_exporter import checked_metrics
-from ..fetcher.pipeline.sink_errors import destination_of, has_room, unfinished_of
+from ..fetcher.pipeline.sink_calls import destination_of, has_room, unfinished_of
 from ..fetcher.sink import (
     Checkpoint,
     CommitNumber,
@@ -71,7 +71,7 @@ class SinkCase:
     value_of: Callable[[bytes], object] | None = None
 
     def batch(self, shard_id: str, *numbers: int) -> RecordBatch:
-        """Return records of one partition key. Their numbers are their payloads and sequence numbers, and they have values."""
+        """Return a batch of records with these numbers as payloads and sequence numbers, one partition key, and values."""
         batch = batch_of(shard_id, *numbers)
         return batch if self.value_of is None else replace(batch, decoded=list(map(self.value_of, batch.data)))
 
@@ -199,8 +199,8 @@ class SinkContract(Contract[SinkCase]):
         if states_of(await successor.open(SinkContext())):
             await sleeper.write(case.batch("a", 1))
             assert await _is_fenced(sleeper), (
-                "the flush of a replaced start must raise FencedError from the `open` of the next start on, also before that one has "
-                "flushed: let `open` store a token of its own, and compare the token in the transaction of `flush`"
+                "after the `open` of the next start, the `flush` of the replaced start must raise FencedError, even before the next "
+                "start has flushed: let `open` store a token of its own, and compare the token in the transaction of `flush`"
             )
             await successor.write(case.batch("a", 2))
             await successor.flush(checkpoint_at(2, generation=2))
@@ -224,8 +224,9 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_revoked_shard_may_come_back(self, case: SinkCase) -> None:
-        """Check that records of a shard that was moved away before they were flushed are stored after the shard has come back and they
-        were written again.
+        """Check that the records of a shard are stored even if the shard was moved away before their flush.
+
+        The shard comes back, and its records are written again.
         """
         sink = await _opened(case)
         sink.assigned(["orders/a"])
@@ -239,10 +240,10 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_partial_checkpoint_returns_entries_that_the_sink_got(self, case: SinkCase) -> None:
-        """Check that a checkpoint that waits only for a part of the records confirms no position from before a shard was moved away and
-        came back.
+        """Check the positions that partial checkpoints confirm after a shard was moved away and has come back.
 
-        In the end the sink confirms the newest position, or `has_stopped` returns True.
+        None of them may be from before the shard was moved away. In the end the sink confirms the newest position, or `has_stopped` returns
+        True.
         """
         sink = await _opened(case)
         sink.assigned(["orders/a"])
@@ -265,7 +266,7 @@ class SinkContract(Contract[SinkCase]):
             assert {b"4", b"5"} <= set(await case.written())
         else:
             assert sink.has_stopped("orders/a"), (
-                "`flush` must return the newest position of a stopped shard in the end, or `has_stopped` True"
+                "`flush` must return the newest position of a stopped shard in the end, or `has_stopped` must return True"
             )
         await sink.close()
 
@@ -285,14 +286,14 @@ class SinkContract(Contract[SinkCase]):
 
 
 def batch_of(shard_id: str, *numbers: int) -> RecordBatch:
-    """Return records of one partition key. Their numbers are their payloads and sequence numbers."""
+    """Return a batch of records with these numbers as payloads and sequence numbers, and one partition key."""
     records = [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers]
     position, size = SequenceNumber(str(numbers[-1])), sum(len(record.data) for record in records)
     return RecordBatch(Shard("orders", shard_id), records, 0, position, raw_count=len(records), raw_bytes=size)
 
 
 def checkpoint_at(position: int, generation: int = 1) -> Checkpoint:
-    """Return a checkpoint with one position."""
+    """Return a checkpoint that has one shard, which was read up to this position."""
     return Checkpoint({"version": 2, "generation": generation, "shards": {"orders/a": {"position": str(position)}}})
 
 
@@ -308,8 +309,9 @@ async def _opened(case: SinkCase) -> Sink:
 
 
 def _entry_of(confirmed: State | None, given: Checkpoint) -> Mapping[str, Any] | None:
-    """Return the position of the shard that a flush has confirmed. A sink that returns nothing confirms the checkpoint that it was
-    given.
+    """Return the stored position of the shard that a flush has confirmed.
+
+    - `confirmed`: the result of the flush. If it is None, the flush has confirmed the checkpoint `given`.
     """
     assert confirmed is None or isinstance(confirmed, Mapping), (
         f"`flush` returned {type(confirmed).__name__}: it must return None, or the state that it has stored"
@@ -319,13 +321,11 @@ def _entry_of(confirmed: State | None, given: Checkpoint) -> Mapping[str, Any] |
 
 
 async def _close_unopened(sink: Sink) -> None:
-    """Close a sink that was not opened, as commands do that only call its other methods."""
+    """Close a sink that was not opened. Commands such as `recordpublisher lag` do so."""
     try:
         await sink.close()
     except Exception as error:
-        reason = (
-            "`close` is also called for a sink that was not opened (`recordpublisher lag`): release only what there is"
-        )
+        reason = "`close` must succeed for a sink that was not opened, because commands such as `recordpublisher lag` do not open it"
         raise AssertionError(f"{reason}; it raised {describe_error(error)}") from error
 
 
@@ -338,7 +338,10 @@ async def _is_fenced(sink: Sink) -> bool:
 
 
 class _Process:
-    """One run of a worker: its opened sink, and its entry (the stored document with its positions), which an earlier run may have left."""
+    """One run of a worker: its opened sink, and its entry, which is the stored document with its positions.
+
+    An earlier run may have written the entry.
+    """
 
     def __init__(self, case: SinkCase, life: str, entry: str = ENTRY) -> None:
         sink = case.start()
@@ -351,7 +354,7 @@ class _Process:
         self.number = 0
 
     async def begin(self, number: int = 0) -> None:
-        """Make the calls of a start with an opened sink: publish, begin, commit. Its commits have higher numbers than `number`."""
+        """Call `publish`, `begin` and `commit`, as a job does at its start. The commits of this run have numbers above `number`."""
         stored = await self.store.get(self.entry)
         named = () if stored is None else PositionPart.from_bytes(stored.value, self.entry).staged
         await self.sink.publish(named)
@@ -396,8 +399,9 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_rows_are_visible_when_they_are_committed_and_published(self, case: SinkCase) -> None:
-        """Check that each row becomes visible once, and the rows of a shard in their order, but only when they are committed and
-        published.
+        """Check that rows become visible only when they are committed and published.
+
+        Each row becomes visible once, and the rows of a shard in their order.
         """
         process = await _start_process(case)
         await process.write("a", 1, 2)
@@ -408,7 +412,7 @@ class CommittingSinkContract(SinkContract):
         await process.commits.commit(process.value, None)
         await process.commits.publish()
         assert sorted(await case.written()) == [b"1", b"2", b"3"], (
-            "what is written after `stage` waits for the next one"
+            "rows that are written after `stage` must wait for the next `stage`"
         )
         await process.checkpoint()
         written = list(await case.written())
@@ -450,7 +454,8 @@ class CommittingSinkContract(SinkContract):
     async def test_whoever_comes_next_publishes_what_an_entry_names(self, case: SinkCase) -> None:
         """Check that another process can publish what an entry names.
 
-        The process that committed may have been killed before it published. If it was only suspended, it may publish the same items later.
+        The process that committed may have been killed before it published. It may also have been suspended, and publish the same items
+        later.
         """
         process = await _start_process(case)
         await process.write("a", 1)
@@ -488,7 +493,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_commit_is_repeated_as_it_is(self, case: SinkCase) -> None:
-        """Check that a commit whose answer was lost can be repeated: it succeeds, or finds its own value.
+        """Check that a commit whose answer was lost can be repeated. The second commit succeeds, or finds that its value is stored.
 
         Its rows are written only once.
         """
@@ -506,7 +511,9 @@ class CommittingSinkContract(SinkContract):
         except ConflictError as error:
             found = error.current
         if found is not None:
-            assert found.value == value, "a commit must find its own value"
+            assert found.value == value, (
+                "a repeated `commit` that raises ConflictError must find its own value: no other process has written the entry"
+            )
             again = found.version
         assert again == version
         await process.sink.publish([staged])
@@ -551,8 +558,9 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_discarding_spares_what_entries_name_and_lives_that_go_on(self, case: SinkCase) -> None:
-        """Check that `discard` removes the rows of an ended run, but not those that an entry still names, nor those of a run that
-        continues.
+        """Check that `discard` removes the rows of an ended run, except rows that an entry still names.
+
+        The rows of a run that continues must stay too.
         """
         process = await _start_process(case)
         await process.write("a", 1)
@@ -588,7 +596,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_any_life_can_be_ended(self, case: SinkCase) -> None:
-        """Check that `end_life` accepts any life, even one that has staged nothing or is unknown, while other lives continue.
+        """Check that `end_life` accepts any run of a worker, even one that has staged nothing or is unknown. Other runs continue.
 
         A job calls `end_life` before it seals the worker's record.
         """

@@ -1,4 +1,4 @@
-"""An asyncio loop whose time jumps to the next timer if nothing else is ready, and a clock that shows this time."""
+"""Runs a coroutine on an asyncio loop whose time jumps to the next timer if nothing else is ready."""
 
 from __future__ import annotations
 
@@ -11,30 +11,13 @@ from typing import Any, TypeVar, TypeVarTuple
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 EPOCH_MS = 1_700_000_000_000
-"""The wall clock when a virtual loop starts: 2023-11-14T22:13:20Z."""
+"""The wall-clock time when a virtual loop starts (epoch ms): 2023-11-14T22:13:20Z."""
 
 
-class _VirtualTimeSelector(selectors.SelectSelector):
-    """Never waits. Instead of waiting for a timeout it advances the loop's time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.time = self.cpu_seconds = 0.0
-
-    def advance(self, seconds: float, cpu_seconds: float = 0.0) -> None:
-        self.time += seconds
-        self.cpu_seconds += cpu_seconds
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        ready = super().select(0)
-        if not ready and timeout is None:
-            raise RuntimeError(
-                "deadlock on virtual time: every task waits, and no timer is set. (Neither sockets nor threads that "
-                "the job itself starts work on virtual time.)"
-            )
-        if not ready and timeout:
-            self.time += timeout
-        return ready
+def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on a new virtual loop, and return its result."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(coroutine)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -69,37 +52,57 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def cpu_seconds(self) -> float:
-        """The seconds of `work` so far."""
+        """Total of the seconds that were passed to `work`."""
         return self._time_selector.cpu_seconds
 
 
 class VirtualClock:
-    """The Clock of the virtual loop that is running. `start_ms`: the wall-clock time when the loop starts (epoch ms)."""
+    """A `Clock` that shows the time of the virtual loop that is running.
+
+    `start_ms`: the wall-clock time when the loop starts (epoch ms).
+    """
 
     def __init__(self, start_ms: int = EPOCH_MS) -> None:
         self._start_ms = start_ms
 
     def now_ms(self) -> int:
-        """Return the wall-clock time, epoch ms."""
+        """Return the wall-clock time (epoch ms)."""
         return self._start_ms + round(self.monotonic() * 1000)
 
     def monotonic(self) -> float:
-        """Return the loop's seconds, or 0 outside a loop."""
+        """Return the loop's time in seconds, or 0 if no loop is running."""
         try:
             return asyncio.get_running_loop().time()
         except RuntimeError:
             return 0.0
 
     def boottime(self) -> float:
-        """Return the loop's seconds: on virtual time the machine does not sleep."""
+        """Return the loop's time in seconds, because on virtual time the machine never sleeps."""
         return self.monotonic()
 
     def cpu_seconds(self) -> float:
-        """Return the seconds of the loop's `work`."""
+        """Return the total of the seconds that were passed to the loop's `work`, or 0 for another loop."""
         return getattr(asyncio.get_running_loop(), "cpu_seconds", 0.0)
 
 
-def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on a fresh virtual loop."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(coroutine)
+class _VirtualTimeSelector(selectors.SelectSelector):
+    """Never waits. Instead of waiting for a timeout it advances the loop's time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = self.cpu_seconds = 0.0
+
+    def advance(self, seconds: float, cpu_seconds: float = 0.0) -> None:
+        self.time += seconds
+        self.cpu_seconds += cpu_seconds
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        ready = super().select(0)
+        if not ready and timeout is None:
+            raise RuntimeError(
+                "deadlock on virtual time: every task waits, and no timer is set. (Neither sockets nor threads that "
+                "the job itself starts work on virtual time.)"
+            )
+        if not ready and timeout:
+            self.time += timeout
+        return ready

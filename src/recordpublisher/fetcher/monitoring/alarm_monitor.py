@@ -1,6 +1,6 @@
-"""Looks for unread and withheld shards, a stalled watermark and a hanging sink (A2).
+"""Raises alarms when records are not read, a worker does not release shards, the watermark does not rise, or the sink hangs (A2).
 
-It also keeps how long each stream retains its records.
+`RetentionPeriods` keeps the retention period of each stream.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.log_fields import log_extra
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
 from ..leases.group_counters import GroupCounters
 from ..pipeline.emitter import Emitter
-from ..pipeline.sink_errors import unfinished_of
+from ..pipeline.sink_calls import unfinished_of
 from ..shards.retention_check import CACHE_SECONDS
 from ..shards.shard_table import ShardTable
 from ..sink import Sink, Unfinished
@@ -41,7 +42,7 @@ FLUSH_MS = 5_000
 class AlarmMonitor:
     """Runs the checks for alarms periodically.
 
-    `UnreadRecordsCheck` finds shards with unread records, and `WatermarkStallDetector` a global watermark that does not rise.
+    `UnreadRecordsCheck` finds shards with unread records. `WatermarkStallDetector` finds out whether the global watermark does not rise.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class AlarmMonitor:
 
     @property
     def watermark_stalled_ms(self) -> int:
-        """How long the global watermark has not risen while records were emitted or held back (ms)."""
+        """How long the global watermark has not risen although records were emitted, or held back by alignment (ms)."""
         return round(self._stall_detector.seconds * 1000)
 
     async def run(self) -> None:
@@ -98,7 +99,8 @@ class AlarmMonitor:
         is_used = is_aligned or type(dependencies.sink).watermark is not Sink.watermark
         if not is_used or seconds * 1000 < dependencies.settings.alarm_interval_ms:
             return []
-        reason = f"it stays at {value}, waiting for {self._blocked_by()}"
+        place = "it is not known" if value is None else f"it stays at {iso_time(value)}"
+        reason = f"{place}, and waits for {self._blocked_by()}"
         return [Alarm(AlarmKind.STALLED, "global watermark", round(seconds * 1000), reason)]
 
     def _sink_alarms(self, now: float) -> list[Alarm]:
@@ -163,9 +165,9 @@ fetcher_log = logging.getLogger("recordpublisher.fetcher")
 
 
 class RetentionPeriods:
-    """Keeps the retention period of each stream, None while it is not known.
+    """Keeps the retention period of each stream.
 
-    `retention_ms` asks the source for the period of a stream (ms); it is None if the source does not report periods.
+    `retention_ms` requests the period of a stream (ms) from the source. It is None if the source does not report periods.
     """
 
     def __init__(self, retention_ms: Callable[[str], Awaitable[int | None]] | None, streams: Collection[str]) -> None:
@@ -187,7 +189,7 @@ class RetentionPeriods:
             await asyncio.sleep(CACHE_SECONDS)
 
     async def request_missing(self) -> None:
-        """Request the periods of streams that were added after `run` has asked for all of them."""
+        """Request the period of each stream that was added since `run` requested the periods of all streams."""
         for stream in self._streams:
             if stream not in self._known:
                 await self._request(stream)

@@ -1,4 +1,4 @@
-"""The port through which metrics leave the process, which a plugin implements; and the metrics that a sink exports."""
+"""Defines `MetricsExporter`, which plugins implement to send metrics elsewhere, and reads the metrics that a sink exports."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from ..sink import Sink
 
 
 class MetricsExporter(AsyncPort, ABC):
-    """Sends the metrics of a machine's workers to a monitoring system. Selected by `flink.metrics.exporters`, and built with the
-    properties.
+    """Sends the metrics of a machine's workers to a monitoring system.
 
-    It runs in the event loop of the job, so blocking calls must run in a thread. Failures after `open` are logged, and do not end the job.
+    `flink.metrics.exporters` selects the exporters of a job. Each is built with the job's properties as its only argument.
+
+    An exporter runs in the event loop of the job, so blocking calls must run in a thread. Failures after `open` are logged, and do not end
+    the job.
     """
 
     @abstractmethod
@@ -30,18 +32,19 @@ class MetricsExporter(AsyncPort, ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop, and send what has not been sent. Called once, even after a failed `open`."""
+        """Send the metrics that were not sent yet, and stop the exporter. Called once, even after a failed `open`."""
 
 
 class WorkerMetrics(msgspec.Struct, frozen=True):
-    """The metrics of one worker or producer at one moment, as `DataFetcher.metrics()` returns them. A producer has only those of its
-    sink.
+    """The metrics of one worker or producer at one moment, as `DataFetcher.metrics()` returns them.
+
+    A producer has only the metrics of its sink.
 
     - `process`: the number of the process on its machine.
     - `values`: the metrics of the worker by name.
     - `shards`: the metrics of each shard by `stream/shard-id`.
     - `sink`: the metrics of the sink.
-    - `producer`: the name of the producer: its stream, with a number if the process has several of one stream. Empty for a worker.
+    - `producer`: the name of the producer: its stream, with a number if the process has several for one stream. Empty for a worker.
     """
 
     process: int
@@ -55,7 +58,7 @@ class WorkerHealth(msgspec.Struct, frozen=True):
     """Whether the event loop of a worker or producer responds, and why it is not ready.
 
     - `process`: the number of the process on its machine.
-    - `not_ready`: the reasons, as sentences for people. It is ready if there is none.
+    - `not_ready`: the reasons why it is not ready, as sentences for people. Empty if it is ready.
     - `producer`: the name of the producer; empty for a worker.
     """
 
@@ -66,7 +69,7 @@ class WorkerHealth(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name that messages use."""
+        """The name of the worker or producer in messages."""
         return f"producer {self.producer}" if self.producer else f"worker {self.process}"
 
     @property
@@ -76,7 +79,7 @@ class WorkerHealth(msgspec.Struct, frozen=True):
 
 
 class MetricsSource(Protocol):
-    """The workers of one machine. Its methods never raise."""
+    """Returns the metrics and the health of the workers of one machine. The methods never raise an error."""
 
     async def metrics(self) -> list[WorkerMetrics]:
         """Return the current metrics, without workers that do not respond."""
@@ -91,14 +94,14 @@ log = logging.getLogger("recordpublisher.metrics")
 
 
 class SinkMetrics:
-    """Reads the metrics that a sink exports. A sink that raises there gets one warning."""
+    """Reads the metrics that a sink exports. If the sink raises errors, the first one is logged."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._has_warned = False
 
     def read(self) -> list[SinkMetric]:
-        """Return the metrics of the sink, or an empty list if the sink raises. The first such error is logged as a warning."""
+        """Return the metrics of the sink, or an empty list if the sink raises an error. Only the first such error is logged."""
         try:
             return checked_metrics(self._sink)
         except Exception as error:
@@ -110,7 +113,7 @@ class SinkMetrics:
 
 
 def checked_metrics(sink: Sink) -> list[SinkMetric]:
-    """Return the metrics of a sink. Raises: TypeError if one of them is not a metric; the errors of the sink."""
+    """Return the metrics of a sink. Raises: TypeError if one of them is not a valid metric; the errors of the sink."""
     return [_checked(each) for each in sink.exported_metrics()]
 
 
@@ -119,13 +122,13 @@ _TYPES = (MetricType.COUNTER, MetricType.GAUGE, MetricType.FLAG, MetricType.HIST
 
 
 def _checked(given: object) -> SinkMetric:
-    """Return a metric of a sink.
+    """Return `given`, which a sink exports as a metric, with values of plain types.
 
-    Raises: TypeError if it is not a `SinkMetric`, or if exporters could not write its name, another part of it, or its value: a monitoring
-    system would refuse the metrics of the job too.
+    Raises: TypeError if `given` is not a `SinkMetric`, or if an exporter could not write one of its fields. A monitoring system would then
+    refuse all metrics of the job.
     """
     if not isinstance(given, SinkMetric):
-        raise TypeError(f"it returned {given!r:.80}, which is not a rp.SinkMetric")
+        raise TypeError(f"it returned {given!r:.80}, which is not an rp.SinkMetric")
     if given.type not in _TYPES:
         raise TypeError(f"the type of {given.name} is {given.type!r:.80}, and not one of {', '.join(_TYPES)}")
     if not isinstance(given.name, str) or not _NAME.fullmatch(given.name):

@@ -1,4 +1,4 @@
-"""Decides whether a worker is ready: it reads, its checkpoints are stored, and its sink does not hang."""
+"""Decides whether a worker is ready. A worker is ready if it reads, its checkpoints are stored, and its sink does not hang."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ READ_LIMIT_MS = 60_000
 
 
 FAILED_READ_LIMIT_MS = 10_000
-"""The same limit if the last call has failed (ms). After a single failure the next attempt comes within this time."""
+"""The limit that applies instead of `READ_LIMIT_MS` if the last call has failed (ms). A single failed call is retried within this time."""
 
 
 CHECKPOINT_LIMIT_MS = 60_000
@@ -34,10 +34,10 @@ def reasons_not_ready(
 ) -> list[str]:
     """Return why the worker is not ready, as sentences for people, or an empty list if it is ready.
 
-    Nothing is requested from a service. A worker that was replaced, or whose store refuses a checkpoint, needs no reason here: its run ends
-    with an error.
+    No service is called. A worker that was replaced, or whose store refuses a checkpoint, gets no reason here, because its run ends with an
+    error.
 
-    - `undecided`: the name and place of the entry whose write has no answer, or None (`CommitCounts`).
+    - `undecided`: the name and place of the positions whose write got no answer, or None if every write was answered.
     - `idle_ms`: when this worker last was ready and had no shard to read (epoch ms), or None.
     """
     if completion.error is not None:
@@ -50,19 +50,25 @@ def reasons_not_ready(
         why = (
             "the store or the sink does not answer"
             if undecided is None
-            else f"whether {undecided} is stored is not known"
+            else f"a write got no answer, so it is not known whether {undecided} is stored"
         )
         reasons.append(f"no checkpoint could be stored for {checkpoints.running_ms // 1000} s: {why}")
     return reasons + [str(alarm) for alarm in alarms if alarm.kind is AlarmKind.HANGING]
 
 
 def shards_to_read(entries: Iterable[ShardEntry]) -> list[ShardEntry]:
-    """Return the shards whose next record a read must bring. Those with queued records wait for the sink or for alignment."""
+    """Return the shards that are being read and have no queued records.
+
+    Shards with queued records are left out, because they wait for the sink or for alignment, and not for a read.
+    """
     return [entry for entry in entries if entry.is_reading and not entry.reading.queue]
 
 
 def _why_nothing_is_read(entries: Sequence[ShardEntry], now_ms: int, idle_ms: int | None) -> list[str]:
-    """Return a reason if no shard was read lately, else an empty list."""
+    """Return the reason why the worker is not ready if no shard was read lately, else an empty list.
+
+    `idle_ms`: when this worker last was ready and had no shard to read (epoch ms), or None.
+    """
     # A shard that is new to a worker that has read before, such as a child, does not make the worker not ready.
     before_ms = latest(idle_ms, *(entry.reading.last_read_ms for entry in entries))
     ages = [

@@ -13,16 +13,16 @@ from ..shards.shard_entry import ShardEntry
 from ..sink import UnfinishedShard
 
 STALE_READ_MS = 15_000
-"""How long a read at the tip proves that nothing is unread (ms): three times the 5 s between two events of a silent subscription."""
+"""How long a read at the tip shows that no record is unread (ms). A silent subscription has an event every 5 s."""
 
 
 class ShardView(msgspec.Struct, frozen=True):
     """The values from which the metrics of one shard are computed, at one moment.
 
     - `now_ms`: the time in epoch ms; `now`: the same moment in monotonic seconds.
-    - `retention_ms`: the retention period of its stream, if it is known.
+    - `retention_ms`: the retention period of the shard's stream, or None if it is not known.
     - `has_alarm`: whether an alarm for the shard is active.
-    - `blocked`: why its next read waits, or None.
+    - `blocked`: why the shard's next read waits, or None if it does not wait.
     - `unfinished`: the records that the sink has received and not finished.
     """
 
@@ -44,7 +44,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def millis_behind_latest(self) -> int:
-        """How far the reads are behind the shard's tip, whatever the sink does; -1 before the first read.
+        """How far the reads are behind the shard's tip; -1 before the first read. Whether the sink has written the records does not matter.
 
         It grows while the service has more records, or while the shard is not read.
         """
@@ -92,7 +92,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "records")
     def unfinished_records(self) -> int:
-        """Records written to a sink that handles them later, and not handled yet, including those left for the next start."""
+        """Records that the sink has received and not handled yet, including records that it leaves to the next start."""
         return 0 if self.unfinished is None else self.unfinished.records
 
     @metric(FLAG)
@@ -140,7 +140,7 @@ class ShardView(msgspec.Struct, frozen=True):
     def time_to_retention_loss_ms(self) -> int | None:
         """Time until the oldest unfinished record may be past retention.
 
-        At the tip this is the whole retention. A negative value means that the record may be lost.
+        At the tip it is the whole retention period. A negative value means that the record may be lost.
         """
         left_ms = time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
         if left_ms is None or self.retention_ms is None or self.unfinished is None:
@@ -171,7 +171,9 @@ def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -
     """Return the age of the oldest unfinished record of a shard (ms). This is the only definition of lag (A1).
 
     A record is unfinished if it was not read, was read and not written, or was written and not finished by the sink. The result is 0 if
-    there is none, and None if the lag is not known because the shard was not read yet. `unfinished`: what the sink reports of the shard.
+    there is none, and None if the lag is not known because the shard was not read yet.
+
+    `unfinished`: the unfinished records of the shard that the sink reports.
     """
     ages, unwritten_ms, reads = [], entry.oldest_unwritten_ms, millis_behind_latest(entry, now_ms)
     if unfinished is not None:
@@ -186,7 +188,7 @@ def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -
 def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
     """Return how long a shard that should be read was not read (ms).
 
-    Return None if it is read, or if its next read waits for something in this job, such as memory or alignment.
+    Return None if the shard is read, or if its next read waits for something in this job, such as memory or alignment.
     """
     if not entry.is_reading or entry.reading.queue or entry.reading.needs_no_more:
         return None
@@ -196,7 +198,7 @@ def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
 
 
 def _of_shard_metrics() -> tuple[Metric[ShardView], ...]:
-    """Return the counters and gauges that `ShardMetrics` declares, as properties of `ShardView`."""
+    """Return the counters and gauges that the fields of `ShardMetrics` declare, as metrics that read a `ShardView`."""
     return tuple(
         Metric(
             each.name,
@@ -216,4 +218,4 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (*metrics_of(ShardView), *_of_sha
 """All metrics of a shard. The reference page is generated from them, and exporters export them."""
 
 SHOWN_COUNTERS: dict[str, str] = {each.name: each.shown for each in SHARD_METRICS if each.shown}
-"""The titles of the counters that people see in a snapshot of a job. Shards and workers have these counters under the same names."""
+"""The titles of counters in a snapshot of a job, by the name of the counter, which is the same for shards and for workers."""

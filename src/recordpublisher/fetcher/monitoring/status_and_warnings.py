@@ -21,13 +21,13 @@ QUIET_MS, LONGEST_PAUSE_MS = 60_000, 3_600_000
 """A shard whose publisher gives no batch is logged after `QUIET_MS`, and again after pauses that double up to `LONGEST_PAUSE_MS`."""
 
 FAILING_READS_MS = 2_000
-"""How long calls for a shard must fail before that is logged (ms). A single failure is not worth a line."""
+"""How long calls for a shard must fail before that is logged (ms). A single failure is not logged."""
 MINUTE = 60.0
 """Seconds between two status lines, and between the beginning of a stall of alignment and the warning."""
 
 
 class StatusLogger:
-    """Logs the status of a worker once a minute, and warnings about slow alignment and unread shards. Checked at each heartbeat.
+    """Logs the status of a worker once a minute, and warnings about slow alignment and unread shards.
 
     - `line_of`: returns the line of a plugin's code at which the publisher of a shard (`Shard.key`) waits, or "".
     - `written`: returns how many records were written to the sink.
@@ -48,7 +48,7 @@ class StatusLogger:
         self._clock = clock
         self._line_of = line_of
         self._quiet_ms = QUIET_MS
-        """How long a shard must be quiet for the next line about it (ms)."""
+        """How long a publisher must have given no batch before the next log line says so (ms)."""
         self._written, self._written_before = written, 0
         self._global_watermark: int | None = None
         self._last_status = self._last_warning = clock.monotonic()
@@ -103,7 +103,7 @@ class StatusLogger:
             )
 
     def _log_quiet(self) -> None:
-        """Log where a plugin's publisher waits if it has not even given an empty batch for some time: it hangs, or nothing arrives."""
+        """Log at which line a plugin's publisher waits if it has given no batch for some time, not even an empty one."""
         now_ms = self._clock.now_ms()
         ages = ((unread_ms(entry, now_ms) or 0, entry) for entry in self._table if entry.metrics.last_failure is None)
         quiet = [(age_ms, entry) for age_ms, entry in ages if age_ms >= QUIET_MS]
@@ -122,7 +122,7 @@ class StatusLogger:
             )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Restart the time of slow alignment (W12) if a shard other than the one with the lowest watermark has written a record."""
+        """Measure slow alignment (W12) from now on if a shard other than the one with the lowest watermark has written a record."""
         blocking_shard = self._alignment.blocking_shard
         others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)
         if others != self._others or not held:
@@ -134,7 +134,7 @@ class StatusLogger:
         self._written_before = written
         behind_ms = max((entry.metrics.millis_behind_latest for entry in entries), default=-1)
         log.info(
-            "%s read, %s written since the last such line, %s behind the tip, watermark %s%s",
+            "%s read, %s written since the last status line, %s behind the tip, watermark %s%s",
             counted(len(entries), "open shard"),
             counted(written - before, "record"),
             "not known how far" if behind_ms < 0 else duration_words(behind_ms / 1000),
@@ -172,10 +172,10 @@ class StatusLogger:
 
 
 def _time_of(watermark: int | None) -> str:
-    """Return a watermark for the log."""
+    """Return a watermark as text for the log."""
     return "unknown" if watermark is None else iso_time(watermark)
 
 
 def what_blocks(alignment: Alignment) -> str:
-    """Return, for a message, what the global watermark waits for: the shard of this process with the lowest watermark."""
+    """Return words for the shard for which the global watermark waits: the shard of this process with the lowest watermark."""
     return f"shard {alignment.blocking_shard}"

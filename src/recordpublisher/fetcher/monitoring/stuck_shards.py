@@ -1,6 +1,6 @@
-"""Detects shards and watermarks that stand still.
+"""Detects shards that are stuck: they have unread records and emit none (A2), or their worker does not release them (E5).
 
-These are unread records of which none is emitted (A2), a watermark that does not advance, and shards that no worker releases (E5).
+`WatermarkStallDetector` detects that the global watermark does not rise.
 """
 
 from __future__ import annotations
@@ -27,6 +27,37 @@ from ..shards.shard_table import ShardTable
 
 CHECKS_PER_INTERVAL = 10
 """Number of checks in one alarm interval."""
+
+
+class StuckShardDetector:
+    """Returns an alarm for each shard that has had unread records, and emitted none, for the alarm interval."""
+
+    def __init__(self, interval_ms: int, max_gap: float) -> None:
+        self._interval_ms = interval_ms
+        self._max_gap = max_gap
+        self._timers: dict[str, UnchangedTimer] = {}
+
+    def update(self, observations: Iterable[UnreadFinding], now: float) -> list[Alarm]:
+        """Return an alarm for each shard that had unread records for the whole alarm interval. `now` is in monotonic seconds.
+
+        A shard that is not among the observations is forgotten.
+        """
+        observed = {observation.key: observation for observation in observations}
+        self._timers = {key: self._timers.get(key) or UnchangedTimer(self._max_gap) for key in observed}
+        alarms = []
+        for key, observation in observed.items():
+            lasting_ms = round(self._unread_seconds(observation, self._timers[key], now) * 1000)
+            if lasting_ms >= self._interval_ms:
+                alarms.append(Alarm(AlarmKind.UNREAD, key, lasting_ms, observation.reason))
+        return alarms
+
+    def _unread_seconds(self, observation: UnreadFinding, timer: UnchangedTimer, now: float) -> float:
+        if observation.unread:
+            return timer.observe(observation.progress, now)
+        if observation.unread is None:
+            return timer.skip(observation.progress, now)
+        timer.reset()
+        return 0.0
 
 
 class WatermarkStallDetector:
@@ -103,9 +134,9 @@ class UnchangedTimer:
 class UnreadFinding(msgspec.Struct, frozen=True):
     """The result of one check of one shard.
 
-    - `key`: its `Shard.key`.
-    - `progress`: a value that changes whenever something of the shard was emitted.
-    - `unread`: whether the shard has records that were not emitted. None if this check did not find out.
+    - `key`: the `Shard.key` of the shard.
+    - `progress`: a value that changes whenever records of the shard were emitted.
+    - `unread`: whether the shard has records that were not emitted. None if the check could not tell.
     - `reason`: which worker should read the shard, or why nothing is emitted.
     """
 
@@ -115,39 +146,8 @@ class UnreadFinding(msgspec.Struct, frozen=True):
     reason: str
 
 
-class StuckShardDetector:
-    """Measures for how long each shard has had unread records without emitting any."""
-
-    def __init__(self, interval_ms: int, max_gap: float) -> None:
-        self._interval_ms = interval_ms
-        self._max_gap = max_gap
-        self._timers: dict[str, UnchangedTimer] = {}
-
-    def update(self, observations: Iterable[UnreadFinding], now: float) -> list[Alarm]:
-        """Return an alarm for each shard that had unread records for the whole alarm interval. `now` is in monotonic seconds.
-
-        A shard that is not among the observations is forgotten.
-        """
-        observed = {observation.key: observation for observation in observations}
-        self._timers = {key: self._timers.get(key) or UnchangedTimer(self._max_gap) for key in observed}
-        alarms = []
-        for key, observation in observed.items():
-            lasting_ms = round(self._unread_seconds(observation, self._timers[key], now) * 1000)
-            if lasting_ms >= self._interval_ms:
-                alarms.append(Alarm(AlarmKind.UNREAD, key, lasting_ms, observation.reason))
-        return alarms
-
-    def _unread_seconds(self, observation: UnreadFinding, timer: UnchangedTimer, now: float) -> float:
-        if observation.unread:
-            return timer.observe(observation.progress, now)
-        if observation.unread is None:
-            return timer.skip(observation.progress, now)
-        timer.reset()
-        return 0.0
-
-
 class LineageProgress:
-    """How far each shard and its unread ancestors were emitted, from one set of `states`.
+    """Computes how far each shard and its unread ancestors were emitted, from the `states` of the shards by `Shard.key`.
 
     Each shard is visited once. After n splits and merges there are 2^n paths from a shard to its oldest ancestor, so paths must not be
     followed one by one.
@@ -207,7 +207,7 @@ def check_own_shard(
 
     - `fresh_ms`: how long the result of a read is valid. If no read returned in that time, `unread` is None.
     - `blocked`: the reason why the shard's next read waits.
-    - `alignment_waits_for`: the shard that holds back the others by alignment, which `reason` then names.
+    - `alignment_waits_for`: words for the shard for which the others wait by alignment. The finding's `reason` contains them.
     """
     unread = _is_unread(entry, now_ms, fresh_ms)
     return UnreadFinding(entry.key, progress, unread, _reason(entry, blocked, alignment_waits_for))
@@ -229,8 +229,8 @@ def _reason(entry: ShardEntry, blocked: ReadBlock | None, alignment_waits_for: s
     if blocked is ReadBlock.ALIGNMENT:
         return f"{blocked.value}, which waits for {alignment_waits_for}"
     if blocked is ReadBlock.PARENTS:
-        return f"{blocked.value} {list(entry.shard.parents)}"
-    return "the sink does not take it" if entry.reading.queue.unhandled else "its reads return nothing"
+        return f"{blocked.value}: {', '.join(entry.shard.parents)}"
+    return "its queued records wait for the sink" if entry.reading.queue.unhandled else "its reads return nothing"
 
 
 class WithheldShards:
@@ -271,7 +271,7 @@ def _withheld_reason(worker: str, shards: Collection[str]) -> str:
 # UnreadRecordsCheck checks whether shards of this process have unread records and emit none (A2).
 
 MIN_FRESH_SECONDS = 7.0
-"""How long a read at the tip is valid at least (seconds). A healthy subscription sends an event about every 5 s."""
+"""The shortest time for which the result of a read at the tip is valid (seconds). A healthy subscription sends an event about every 5 s."""
 
 
 PARALLEL_TIP_REQUESTS = 8
@@ -279,8 +279,8 @@ PARALLEL_TIP_REQUESTS = 8
 
 log = logging.getLogger("recordpublisher.alarm")
 CheckedShard = tuple[Shard, ShardState, UnreadFinding]
-"""The result of a check, with the shard and its state. If the check did not find out whether records are unread, the tip is read from
-that state's position.
+"""A shard, its state, and the result of its check. If the check could not tell whether records are unread, the tip is read from the
+position of the state.
 """
 
 
@@ -293,7 +293,7 @@ class UnreadRecordsCheck:
         self._fresh_ms = round(1000 * max(fresh_seconds, MIN_FRESH_SECONDS))
 
     async def observe_all(self, blocked_by: str) -> list[UnreadFinding]:
-        """Check every shard. `blocked_by` names what alignment waits for."""
+        """Check every shard, and return the findings. `blocked_by`: words for the shard for which alignment waits."""
         now_ms, progress_of = self._dependencies.clock.now_ms(), LineageProgress(self._table.states()).of
         limits = self._dependencies.settings.budget
         observed = [
@@ -309,7 +309,7 @@ class UnreadRecordsCheck:
         return await self._with_tips(observed)
 
     async def _with_tips(self, observed: Sequence[CheckedShard]) -> list[UnreadFinding]:
-        """Return the results of all shards. If the check could not tell whether a shard has unread records, its tip is read to decide."""
+        """Return the findings of all shards. If a check could not tell whether its shard has unread records, the shard's tip is read."""
         conclusive = [observation for _, _, observation in observed if observation.unread is not None]
         inconclusive = [each for each in observed if each[2].unread is None]
         for start in range(0, len(inconclusive), PARALLEL_TIP_REQUESTS):

@@ -1,4 +1,4 @@
-"""The metrics of one worker and of its shards (A1), and the few figures of a worker that a progress line shows."""
+"""The metrics of one worker and of its shards (A1), and the figures of a worker that a progress line shows."""
 
 from dataclasses import fields
 from typing import Any
@@ -69,7 +69,7 @@ class WorkerView(msgspec.Struct, frozen=True):
         return {"worker": {metric.name: metric.read(self) for metric in WORKER_METRICS}, "shards": shards}
 
     def undecided_commit(self) -> str | None:
-        """Return the name and place of the entry whose write has no answer, so that the commit is undecided; None if there is none."""
+        """Return the name and place of the positions whose write got no answer, or None if every write was answered."""
         return None if self.commits is None else self.commits.undecided
 
     def observe_load(self, now_ms: int, unfinished: Unfinished | None) -> None:
@@ -97,7 +97,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def watermark_stalled_ms(self) -> int:
-        """How long the global watermark has not risen while records were written or held back."""
+        """How long the global watermark has not risen although records were written, or held back by alignment."""
         return self.alarm_monitor.watermark_stalled_ms
 
     @metric(COUNTER, "records")
@@ -112,7 +112,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(HISTOGRAM, "ms")
     def write_delay_ms(self) -> HistogramValue:
-        """How long after their arrival in the stream records were written to the sink. A batch's last record stands for all its records."""
+        """Time from a record's arrival in the stream until it was written to the sink. Measured for the last record of each batch."""
         return self.emitter.write_delays.value()
 
     @metric(GAUGE, "ms")

@@ -16,7 +16,7 @@ CATCH_UP_SECONDS = 600.0
 MIN_SPEED = 0.1
 """The lowest speed that is assumed, in seconds of the stream per second.
 
-So a worker without progress asks for ten times as many workers, and not for any number.
+So a worker without progress asks for ten times as many workers at most.
 """
 
 

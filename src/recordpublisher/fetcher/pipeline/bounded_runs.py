@@ -1,4 +1,4 @@
-"""Ends a bounded run: the bounds (tip, records, time), when they are reached (S8), and the result of the run."""
+"""Defines the bounds of a run (tip, records, time), decides when they are reached (S8), and describes the result of the run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from recordpublisher.consumer.run_end import RunEnd
+from recordpublisher.consumer.end_position import RunEnd
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.safe_text import counted
@@ -22,10 +22,10 @@ from .retention_gaps import ShardObservation
 
 
 class TerminationCondition:
-    """Decides whether a run has reached its bounds: counts what it has emitted, and keeps which shards have reached their bounds.
+    """Decides whether a run has reached its bounds. Counts what the run has emitted, and keeps which shards have reached their bounds.
 
-    `has_leases`: whether the worker acquires leases. Then a run has no shards at first, and a shard's children may be added long after its
-    end (E7).
+    `has_leases`: whether the worker acquires leases. If so, a run has no shards at first, and a shard's children may be added long after
+    its end (E7).
     """
 
     def __init__(self, bounds: Bounds, *, has_leases: bool = False) -> None:
@@ -59,7 +59,7 @@ class TerminationCondition:
         return limit is None or self._per_shard.get(entry.key, 0) < limit
 
     def needs_more_reads(self, entry: ShardEntry) -> bool:
-        """Return whether the run may emit more of a shard than was read so far. If not, reading stops.
+        """Return whether the run may emit more records of a shard than were read so far. If not, reading stops.
 
         With `stop_at_tip` a shard is read until it is at its tip once. Otherwise the shards would never all be at their tips together: a
         busy shard has new records by the time the last of a thousand shards reaches its tip.
@@ -73,7 +73,7 @@ class TerminationCondition:
         self._per_shard[entry.key] = self._per_shard.get(entry.key, 0) + len(batch)
 
     def update(self, entry: ShardEntry) -> None:
-        """Decide again whether a shard has reached its bounds, because it has changed."""
+        """Decide again whether a shard has reached its bounds, because the shard has changed."""
         if entry.is_waiting:
             return
         self._started.add(entry.key)
@@ -121,7 +121,7 @@ class TerminationCondition:
 
     @property
     def ends_without_open_shards(self) -> bool:
-        """Whether the run is over when this worker has no open shard. In a group it is not, because further shards may come."""
+        """Whether the run is over when this worker has no open shard. False in a group, because the worker may acquire further shards."""
         return self.has_shard_bounds and not self._has_leases
 
     def is_past_event_time(self, entry: ShardEntry) -> bool:
@@ -145,9 +145,10 @@ class TerminationCondition:
         return self._has_read_all(entry) and not entry.reading.queue and not entry.emission.is_writing
 
     def _has_read_all(self, entry: ShardEntry) -> bool:
-        """Return whether the shard was read to the end of the run in it, or a read of this run was at the shard's tip.
+        """Return whether this run has read everything that it reads of a shard.
 
-        A shard that was listed as closed has an end instead of a tip. It is read to its end, because its children wait for that (S2).
+        That is everything up to the end of the run in this shard (`Bounds.ends`) or, with `stop_at_tip`, up to one read at the tip. A shard
+        that was listed as closed is read to its own end, because its children wait for that (S2).
         """
         has_reached_tip = self._bounds.stop_at_tip and entry.reading.has_seen_tip and not entry.shard.closed
         return has_reached_tip or entry.reading.first_past_run_end is not None
@@ -159,7 +160,7 @@ class TerminationCondition:
 
 
 class RunCompletion:
-    """Keeps how a run ends: with a reason or an error, whichever comes first. An error of a background task ends the run."""
+    """Keeps the reason or the error with which a run ends; the first one counts. An error of a background task ends the run."""
 
     def __init__(self) -> None:
         self._reason: asyncio.Future[EndReason] | None = None
@@ -185,7 +186,7 @@ class RunCompletion:
         return self._reason.exception()
 
     def start(self) -> None:
-        """Start a run. If `stop` was called before, it ends at once."""
+        """Start a run. If `stop` was called before, the run ends at once."""
         self._reason = asyncio.get_running_loop().create_future()
         self.ending.clear()
         if self._is_stopped:
@@ -200,7 +201,7 @@ class RunCompletion:
     def is_cut_short(self) -> bool:
         """Whether the run ends by `stop`, by `max_time` or by an error, so that it must not wait for long.
 
-        That is so too if `stop` was called after a bound had ended the run, while its last checkpoint is taken.
+        This includes a `stop` during the last checkpoint of a run that a bound has ended.
         """
         if self._is_stopped or self._reason is None or not self._reason.done() or self._reason.cancelled():
             return self._is_stopped
@@ -308,7 +309,7 @@ class ShardOutcome:
 
     - `state`: how far the shard was emitted, in this run and before.
     - `records`, `payload_bytes`: how much was emitted in this run.
-    - `seen`: what else the run observed of the shard.
+    - `seen`: the other observations of the shard during this run.
     - `first_past_end`: the sequence number of the first record behind the end of the run in the shard (`Bounds.ends`), if the run has
       emitted all records before that end; otherwise None.
     """
@@ -341,7 +342,7 @@ def shard_outcome(
 ) -> ShardOutcome:
     """Return the outcome of one shard.
 
-    - `before`: the `emitted_counts` before the run.
+    - `before`: the result of `emitted_counts` before the run.
     - `past_event_time`: the shards whose next record is above the bound `until_event_time`, each with the watermark of that record.
     """
     is_past, behind_ms = entry.key in past_event_time, entry.metrics.millis_behind_latest
@@ -369,5 +370,5 @@ def shard_outcome(
 
 
 def emitted_counts(entry: ShardEntry) -> tuple[int, int, int]:
-    """Return how many records of a shard were emitted so far, their bytes, and how many were skipped."""
+    """Return the number of records of a shard that were emitted so far, their bytes, and the number of skipped records."""
     return entry.emission.records, entry.emission.payload_bytes, entry.metrics.skipped_records

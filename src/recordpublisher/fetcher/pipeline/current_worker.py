@@ -1,4 +1,4 @@
-"""Holds the worker of this process that runs now, or ran last, and decides whether it may write to the sink now (`LeaseGate`, E4)."""
+"""Holds the worker that this process is in its group. `LeaseGate` decides whether the worker may write to the sink now (E4)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 class CurrentWorker:
-    """Keeps which worker of a group this process is now, or was last. A process is one worker after another (E1).
+    """Holds the worker that this process is in its group now, or was last.
 
-    `GroupMembership` sets the worker, and other classes only read it.
+    A process that other processes have replaced joins its group again as a new worker, with a new name (E1). `GroupMembership` sets the
+    worker, and other classes only read it.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class CurrentWorker:
 
     @property
     def permission(self) -> WritePermission | None:
-        """The worker's permission to write to the sink, or None before the first worker."""
+        """The permission of the current worker to write to the sink, or None before the first worker."""
         return None if self._worker is None else self._worker.permission
 
     def on_suspension(self) -> None:

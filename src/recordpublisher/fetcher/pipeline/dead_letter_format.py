@@ -1,4 +1,4 @@
-"""A dead letter: a record that could not be used, with the reason, and how it is written to a sink and read again (S7).
+"""Defines a dead letter (a record that could not be used, with the reason), and how it is written to a sink and read again (S7).
 
 Every field of a stored dead letter is read through `_Value` or `_Record`, which check its type. One dead letter that cannot be read does
 not hinder the others.
@@ -22,7 +22,7 @@ from ..conditional_store import SequenceText, document_as, read_document, unread
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A record that could not be used, unchanged, and the reason. `place`: where the dead letter is in its storage."""
+    """A record that could not be used, unchanged, and the reason. `place`: where the dead letter is stored."""
 
     shard: Shard
     record: UserRecord

@@ -1,4 +1,4 @@
-"""Decides what becomes of a record that cannot be processed: it fails the job, is skipped, or is written as a dead letter (S7)."""
+"""Decides what happens to a record that cannot be processed: it fails the job, is skipped, or is written as a dead letter (S7)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedR
 
 from ..sink import Checkpoint, RejectedRecord, Sink, SinkContext, fail_on_rejected_record
 from .dead_letter_format import DeadLetter
-from .sink_errors import check_unchanged, close_sink, naming_sink
+from .sink_calls import check_unchanged, close_sink, naming_sink
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})
@@ -30,7 +30,7 @@ SINK_KEY_PREFIX = "flink.sink."
 
 
 class DeadLetterHandler:
-    """Handles a record that cannot be processed: fails the job, skips and counts the record, or writes a dead letter.
+    """Handles records that cannot be processed. It fails the job, skips and counts the record, or writes a dead letter.
 
     Owns the dead-letter sink, if there is one. Dead letters are flushed before the position moves past their records, so none is lost.
     After a crash a dead letter may be written again.

@@ -21,13 +21,13 @@ from ..watermarks import Alignment, LocalWatermark
 from .bounded_runs import Bounds, EndReason, TerminationCondition
 from .process_suspension import SuspensionDetector
 from .reading import ReadIntake
-from .sink_errors import check_unchanged, has_room, naming_sink, naming_writes
+from .sink_calls import check_unchanged, has_room, naming_sink, naming_writes
 from .sink_turn import SinkTurn
 
 log = logging.getLogger("recordpublisher.fetcher")
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
 """The shortest and the longest time for which the emitter runs before it lets the readers run (seconds). In between, it runs for as long
-as they did.
+as the readers did.
 """
 PERMISSION_POLL_SECONDS = 0.1
 
@@ -83,7 +83,7 @@ class Emitter:
 
     @property
     def has_lost_batch(self) -> bool:
-        """Whether a batch is being written whose shard this process has lost, so that another process writes its records too."""
+        """Whether this process has lost the shard whose batch it is writing. Another process then writes the same records."""
         return self._writing is not None and self._writing.is_removed
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
@@ -144,9 +144,9 @@ class Emitter:
         self._wake.set()
 
     def on_added(self, entry: ShardEntry) -> None:
-        """Count a new shard for watermarks.
+        """Let watermarks wait for a new shard.
 
-        It does not count for the bounds of the run yet, because this run has not finished a shard that had ended before.
+        The bounds of the run are not updated: a shard that had ended before the run does not count as finished by the run.
         """
         self._alignment.update(entry)
         self.local_watermark.update(entry)
@@ -181,7 +181,7 @@ class Emitter:
     def between_writes(self) -> AbstractAsyncContextManager[None]:
         """Return a context manager whose block is the only user of the sink. Checkpoints flush the sink in such a block.
 
-        Raises: the error of the sink if an earlier call has raised, as `SinkTurn.between_writes`.
+        Raises: the error of an earlier call of the sink, because the sink may have lost records with that call.
         """
         return self.turn.between_writes()
 
@@ -224,9 +224,9 @@ class Emitter:
             self._intake.on_emitted(entry, freed)
 
     async def _may_write(self, entry: ShardEntry, *, was_begun: bool = False) -> bool:
-        """Wait until this process may write (E4). Return False if the run stops, or if the shard is no longer read here.
+        """Wait until this process may write (E4). Return False if the run stops, or if this process no longer reads the shard.
 
-        `was_begun`: whether the write has begun already. Then wait even if the shard is no longer read here, until it is removed.
+        `was_begun`: whether the write has begun already. If so, wait until the shard is removed, even if it is no longer read.
         """
         while not entry.is_removed and (was_begun or not entry.reading.is_abandoned):
             if self._may_write_now():

@@ -89,9 +89,9 @@ BEFORE_ALL_WATERMARKS = float("-inf")
 class PendingReads:
     """Keeps which shards wait for memory before their next read.
 
-    A shard over a limit of its own (held back by alignment, or too much queued) is tried again only when it has emitted. The other shards
-    wait for memory of the worker, and get it in the order of their next watermarks. So an emission costs the same with one shard held back
-    as with a thousand.
+    The read of a shard over a limit of its own (held back by alignment, or too much queued) is tried again only when the shard has emitted.
+    The other shards wait for memory of the worker, and get it in the order of their next watermarks. So an emission costs the same with
+    one shard held back as with a thousand.
     """
 
     def __init__(self, budget: MemoryBudget) -> None:
@@ -117,7 +117,7 @@ class PendingReads:
         self._grant_in_order()
 
     def retry_all(self) -> None:
-        """Try every waiting read."""
+        """Start every waiting read for which memory is free now."""
         for entry in list(self._waiting.values()):
             self._update_order(entry)
         self._grant_in_order()
@@ -167,7 +167,7 @@ class ReadBlock(Enum):
 
 
 LIMITS_OF_THE_SHARD = (ReadBlock.ALIGNMENT, ReadBlock.FULL_QUEUE)
-"""Reasons for which the shard must emit before its next read, however much memory is free (P6)."""
+"""Reasons for a wait that ends only when the shard has emitted records, however much memory is free (P6)."""
 
 
 def why_blocked(entry: ShardEntry, limits: BudgetLimits) -> ReadBlock | None:

@@ -1,4 +1,4 @@
-"""SuspensionDetector finds out whether this process was suspended (stopped, or on a sleeping machine) or got too little CPU (W3, W7)."""
+"""Finds out whether this process was suspended (stopped, or on a sleeping machine) or got too little CPU (W3, W7)."""
 
 import asyncio
 from collections.abc import Callable

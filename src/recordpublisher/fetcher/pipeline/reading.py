@@ -1,4 +1,4 @@
-"""Reads the shards of a job: a task for each shard (`ReadTasks`), and the batches that it queues (`ReadIntake`)."""
+"""Reads the shards of a job: `ReadTasks` runs a task for each shard, and `ReadIntake` queues the batches that the tasks read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from recordpublisher.consumer.run_end import RunEnd
+from recordpublisher.consumer.end_position import RunEnd
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, add_publisher_note
 from recordpublisher.publishers.base import (
     RecordPublisherFactory,
@@ -75,14 +75,14 @@ class ReadTasks:
         """Readers of this run that were cancelled by this class. If another reader ends as cancelled, its publisher has failed."""
 
     def start_run(self, ends: Mapping[str, RunEnd]) -> None:
-        """Start a run. `ends`: where it ends in shards, by `Shard.key`."""
+        """Start a run. `ends`: where the run ends in some shards, by `Shard.key`."""
         self._run_ends = ends
 
     def start_ready(self, entries: Iterable[ShardEntry]) -> list[ShardEntry]:
         """Start a reader for each of these shards that may be read and has none. Return the shards that have started.
 
-        A shard that was abandoned while it waited for its parents counts as started, so that its stored position no longer says that it
-        waits. It gets no reader.
+        A shard that was abandoned while it waited for its parents gets no reader and counts as started. So its stored position no longer
+        says that the shard waits.
         """
         started: list[ShardEntry] = []
         for entry in entries:
@@ -335,11 +335,11 @@ class ReadIntake:
         self._pending_reads.on_emitted(entry)
 
     def retry_pending_reads(self) -> None:
-        """Start the reads that wait for memory, where it is free by now. Called at each heartbeat."""
+        """Start the waiting reads for which memory is free now. Called at each heartbeat."""
         self._pending_reads.retry_all()
 
     def cancel_read(self, entry: ShardEntry) -> None:
-        """Release the memory that is reserved for the next read of a shard, because there is none."""
+        """Release the memory that is reserved for the next read of a shard, because the shard is not read any further."""
         self._budget.cancel_read(entry)
 
     def drop(self, entry: ShardEntry) -> None:
@@ -364,7 +364,10 @@ class QueueingShardOutput:
         return self._intake.put(self._entry, batch)
 
     def reach_run_end(self, first_past: str) -> None:
-        """Note that the shard was read to the end of the run, and that all records before it are queued."""
+        """Note that the shard was read to the end of the run, and that all records before it are queued.
+
+        `first_past`: the sequence number of the first record behind the end.
+        """
         self._entry.reach_run_end(first_past)
 
     def end(self, children: Sequence[Shard]) -> None:

@@ -29,7 +29,9 @@ LOG_INTERVAL_MS = 60_000
 
 
 class RetentionGaps:
-    """Checks before a batch is queued whether records before it have expired unread. If `check` is None, nothing is checked.
+    """Checks whether records between two reads have expired unread, before the second batch is queued.
+
+    If the argument `check` is None, nothing is checked.
 
     A read from a position that is past retention does not fail: the service silently continues at the oldest record it has. For most reads
     the check is one comparison. Only a shard that was not read for almost a day, or lags that far behind, costs calls to the service.
@@ -46,18 +48,17 @@ class RetentionGaps:
         self._first_start_ms: int | None = None
 
     def pin(self, pinned_ms: int | None, ago_ms: int) -> None:
-        """Set the time that replaced LATEST, or that replaced a start at an age of `ago_ms` (P3).
+        """Set the time from which the job reads, if the job was started at LATEST or at an age of `ago_ms` (P3).
 
-        The job first started `ago_ms` after that time. Records that had expired by then do not count as lost: a job that starts two days
-        back reads the records that are left.
+        The job was first started `ago_ms` after that time (`pinned_ms`). Records that had expired when it started do not count as lost.
         """
         self._pinned_ms = pinned_ms
         self._first_start_ms = None if pinned_ms is None else pinned_ms + ago_ms
 
     def start(self, entry: ShardEntry, parents: Iterable[ShardEntry]) -> None:
-        """Prepare the checks of a new reader of this shard: decide since when no record may have expired.
+        """Prepare the checks for a new reader of a shard. Decide the time from which on no record may have expired.
 
-        For a shard that was never read, that is the last time at which its parents were known to be open (not the time at which their end
+        For a shard that was never read, it is the last time at which its parents were known to be open (not the time at which their end
         was read, which may be much later). For a start that replaced LATEST it is the job's first start (P3). If the time is unknown, the
         first read is always checked.
         """
@@ -102,15 +103,14 @@ class RetentionGaps:
             progress.on_gap(self._clock.now_ms())  # The time is set, so that the same gap is not counted again.
 
     def marked(self, entry: ShardEntry, batch: RecordBatch) -> RecordBatch:
-        """Return the batch, marked if it is the first one after a gap that the job has accepted.
+        """Return the batch. Mark it if it is the first batch after lost records that the job has accepted.
 
-        The sink is notified of the gap when the marked batch is emitted, and not now, because records from before the gap may still be
-        queued.
+        The sink is notified of the loss when the marked batch is emitted, because earlier records may still be queued.
         """
         return entry.progress.take_gap(batch)
 
     def on_read(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Note that a batch was queued: the next check is about the time after it."""
+        """Note that a batch was queued, so that the next check covers the time after this batch."""
         entry.progress.on_read(batch, self.read_ms(entry))
 
     def on_request(self, entry: ShardEntry) -> None:
@@ -118,7 +118,7 @@ class RetentionGaps:
         entry.progress.on_request(self._suspension.lost_seconds)
 
     def read_ms(self, entry: ShardEntry) -> int:
-        """Return the latest time at which the last batch can have been read (epoch ms).
+        """Return when the last batch was read (epoch ms). After a suspension of the process the result may be too early.
 
         The length of a suspension since the request is subtracted, because the suspension may have come after the response.
         """
@@ -130,8 +130,10 @@ class RetentionGaps:
     async def _was_read_before_suspension(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         """Return whether a suspension of the process may have come between the read of this batch and now.
 
-        That is so if the first record would have expired by now, or, with an unknown retention, arrived before the suspension. An empty
-        batch may always have waited. After a suspension the batch does not show which records exist now.
+        If so, the batch does not show which records exist now.
+
+        The result is False if the process was not suspended since the request. Otherwise it is True if the batch is empty, if its first
+        record would have expired by now, or if the retention is not known and the first record arrived before the suspension.
         """
         if self._lost_seconds(entry) < GAP_SECONDS:
             return False
@@ -199,14 +201,14 @@ def _first_arrival_ms(batch: RecordBatch) -> int | None:
 class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The observations of one read of a shard. Times are epoch ms.
 
-    - `at_tip`: whether the last read was at the tip, and all records were emitted.
+    - `at_tip`: whether the last response was at the tip, and all records were emitted.
     - `tip_seen_ms`: when the first and the last response at the tip arrived.
     - `past_event_time`: whether the next record is above the bound `until_event_time`. `next_watermark` is the watermark of that record
       (W1).
     - `silent_ms`: how long the shard had no records during the read (W3).
     - `behind_ms`: MillisBehindLatest of the last response; None without a response, or if the service does not report it.
     - `children`: the children that the shard named at its end.
-    - `failure`: the error of the last call, if the read ended while the call was retried.
+    - `failure`: the error of the last call, if the read ended while this call was being retried.
     - `taken_over`, `refused`: number of subscriptions that another caller took over, and of calls that were refused because the registered
       consumer is in use (F10).
     - `skipped`: number of records that could not be used and were left out.
@@ -245,9 +247,9 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """How long (ms) a shard has had no records, over several reads up to the last response at the tip, which arrived at `tip_ms`.
+    """How long a shard has had no records (ms), over several reads.
 
-    `tip_ms` is None after a read that ended before the tip.
+    - `tip_ms`: when the last response at the tip arrived (epoch ms). None after a read that ended before the tip.
     """
 
     ms: int = 0

@@ -1,4 +1,4 @@
-"""Checks the end of a shard that a publisher reports against the listing of the publisher's own source."""
+"""Checks whether a shard has really ended when its publisher says so, by the shards that the publisher's source lists."""
 
 from __future__ import annotations
 
@@ -31,10 +31,6 @@ LONGEST_PAUSE = 30.0
 """The longest pause between two attempts to list (seconds)."""
 
 
-class ListedAsGoneError(StreamNotFoundError):
-    """The listing of a source shows that the stream was deleted, which an error of its publisher does not prove."""
-
-
 class ShardEnds:
     """Checks whether a shard has really ended. Keeps the last listing of each stream, so that shards that end together share it.
 
@@ -53,7 +49,7 @@ class ShardEnds:
         """Return when the listing confirms that a shard has ended without children. Failed listings are repeated until one succeeds.
 
         Raises: PluginError if the listing still shows the shard as open and without children, or is not a list of shards;
-        ConfigurationError of the plugin; StreamNotFoundError if the stream was deleted.
+        ConfigurationError if the plugin raises it; StreamNotFoundError if the stream was deleted.
         """
         factory = self._factory
         if shard.closed or shard.is_unlisted or factory.ends_open_shards or not factory.lists_shards:
@@ -100,3 +96,7 @@ class ShardEnds:
                 found = {shard.key for shard in listed if not shard.closed} - parents
                 self._open[stream] = began, found
             return found
+
+
+class ListedAsGoneError(StreamNotFoundError):
+    """The stream was deleted, as the listing of its source shows. An error of the publisher alone does not prove that."""

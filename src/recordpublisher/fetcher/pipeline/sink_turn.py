@@ -1,4 +1,4 @@
-"""Lets one call of a sink run at a time, and lets no checkpoint cover records that the sink may have lost with an error."""
+"""Lets one call of a sink run at a time, and refuses checkpoints after a call in which the sink may have lost records."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ class SinkTurn:
 
     - `lock`: held during a call. The emitter takes it directly for each write and calls `fail` on an error, which costs less than
       `between_writes`.
-    - `error`: the error of the sink; None if no call has raised, or after `trust`.
+    - `error`: the error of the sink; None if no call has raised an error since the last `allow_flush`.
     """
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.error: Exception | None = None
         self.times_trusted = 0
-        """How often `trust` was called. An error of a call that began before the last time no longer matters."""
+        """How often `allow_flush` was called. An error of a call that began before the last `allow_flush` no longer matters."""
 
     @asynccontextmanager
     async def between_writes(self) -> AsyncIterator[None]:
         """Return a context manager whose block is the only user of the sink, for example to flush it.
 
-        Raises: the error of an earlier call of the sink, until `trust` is called. Without that error, a flush could succeed although the
-        sink has lost records with the failed call.
+        Raises: the error of an earlier call of the sink, until `allow_flush` is called. Without that error, a flush could succeed
+        although the sink has lost records with the failed call.
         """
         async with self.lock:
             if self.error is not None:
@@ -38,7 +38,7 @@ class SinkTurn:
 
     @contextmanager
     def noting_errors(self) -> Iterator[None]:
-        """Remember an error of the block, which calls the sink while the lock is held."""
+        """Return a context manager that remembers an error of its block. The block calls the sink, and the caller holds the lock."""
         trusted = self.times_trusted
         try:
             yield
@@ -49,18 +49,21 @@ class SinkTurn:
             raise
 
     def fail(self, error: Exception) -> None:
-        """Remember the error of a call: the sink may have lost what it had not made durable."""
+        """Remember the error of a call. The sink may have lost the records that it had not made durable."""
         self.error = error
 
     def fail_since(self, times_trusted: int, error: Exception) -> None:
-        """Remember the error of a call that began when `times_trusted` had this value, unless `trust` was called since then."""
+        """Remember the error of a call, unless `allow_flush` was called since the call began.
+
+        `times_trusted`: the value of the attribute when the call began.
+        """
         if times_trusted == self.times_trusted:
             self.fail(error)
 
     def allow_flush(self) -> None:
         """Let the sink be flushed again although a call has raised.
 
-        Called when the sink reports that nothing was lost, or when no position covers what may have been lost.
+        Called when the sink reports that nothing was lost, or when the records that may have been lost will be read again.
         """
         self.error = None
         self.times_trusted += 1

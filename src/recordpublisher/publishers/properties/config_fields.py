@@ -1,7 +1,7 @@
 """Defines fields of configuration classes that are values of properties: `window_ms: int = of_property(WINDOW)`.
 
-`values_of` reads them. So a setting is declared in its group, and named in the class that uses it. `imported` imports a function or
-a type of the user that a property names as module:function.
+`values_of` returns the values of these fields. `imported` imports a function or a type of the user that a property names as
+module:function.
 """
 
 import importlib
@@ -34,10 +34,10 @@ def of_property(declared: Property[str], *, kind: type[E]) -> E: ...
 @overload
 def of_property(declared: Property[str], *, kind: Mapping[str, T]) -> T: ...
 def of_property(declared: Property[Any], divisor: int | None = None, kind: Any = None) -> Any:
-    """Return a dataclass field with the value of a property.
+    """Return a dataclass field whose value is the value of a property.
 
-    - `divisor`: divides the value if the class has it in another unit (1000: ms become seconds).
-    - `kind`: an enum, or a mapping. The field's value is then the member or entry that the property's value names.
+    - `divisor`: a number by which the property's value is divided, for another unit (1000: ms become seconds).
+    - `kind`: an enum, or a mapping. The value of the field is the member or entry that the property's value names.
     """
 
     def made(value: Any) -> Any:
@@ -52,16 +52,16 @@ def of_property(declared: Property[Any], divisor: int | None = None, kind: Any =
 
 
 def of_retries(declared: RetryProperties) -> RetryPolicy:
-    """Return a dataclass field with the retry policy of an operation."""
+    """Return a dataclass field whose value is the retry policy that these properties describe."""
     made: RetryPolicy = field(metadata={"read": declared.policy})
     return made
 
 
 def values_of(config: type, properties: PropertyValues) -> dict[str, Any]:
-    """Return the values of the fields of a dataclass that `of_property` or `of_retries` made, by name.
+    """Return the values, by name, of the fields of a dataclass that were made by `of_property` or `of_retries`.
 
-    Raises: ConfigurationError with key, value and valid values, if a value is invalid or the base of retries is above
-    their maximum.
+    Raises: ConfigurationError with key, value and valid values, if a value is invalid, or if the first back-off of a retry is above the
+    largest one.
     """
     return {each.name: each.metadata["read"](properties) for each in fields(config) if "read" in each.metadata}
 
@@ -85,12 +85,15 @@ def imported_function(properties: Properties, declared: Property[str | None], va
 
 
 def imported_object(properties: Properties, declared: Property[Any], valid: str) -> Any:
-    """Import the object that the property names. Raises: ConfigurationError that says what is `valid`, if that fails."""
+    """Import the object that the property names. Raises: ConfigurationError that says what is `valid`, if the import fails."""
     return imported(properties.value(declared), declared.key, valid)
 
 
 def imported(path: str | None, key: str, valid: str) -> Any:
-    """Import the object that `module:name` names. Raises: ConfigurationError that names the `key` and what is `valid`, if that fails."""
+    """Import the object that `path` names as module:name.
+
+    Raises: ConfigurationError that names the `key` and says what is `valid`, if the import fails.
+    """
     module, colon, name = (path or "").partition(":")
     if path and not colon:
         meant = ":".join([*path.rsplit(".", 1), "name"][:2])
@@ -105,7 +108,10 @@ def imported(path: str | None, key: str, valid: str) -> Any:
 
 
 def import_check(function: Callable[..., Any]) -> Check:
-    """Return a check that reports which function was imported. It cannot fail, because there is no sink without its function."""
+    """Return a check for `recordpublisher doctor` that reports which function was imported.
+
+    The check never fails, because the function was imported before.
+    """
 
     async def check() -> str:
         module, name = getattr(function, "__module__", "?"), getattr(function, "__qualname__", type(function).__name__)

@@ -1,4 +1,4 @@
-"""Declares properties: `Property`, the types of values, and which keys we and plugins have declared (C1)."""
+"""Declares properties, and keeps which properties this library and its plugins have declared (C1)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Property(Generic[T]):
     """One declared property: key, type, default, unit and description.
 
     - `key`: a key that ends in `.` or `[` is a prefix (`flink.stream.efo.consumerarn.<stream>`).
-    - `parse`: turns text into the value and raises ValueError.
+    - `parse`: turns a text into the value. It raises ValueError if the text is not valid.
     - `valid`: describes the valid values.
     - `aliases`: older spellings of the key.
     - `group`: the property's section on the reference page.
     - `connector`: the default of Flink's connector if it differs from ours.
-    - `argument`: a shorter keyword argument than the one that is made from the key.
+    - `argument`: a keyword argument that is shorter than the one made from the key.
     """
 
     key: str
@@ -53,19 +53,22 @@ class Property(Generic[T]):
 
     @property
     def keywords(self) -> tuple[str, ...]:
-        """The keyword arguments: the short one if there is one, and the key without `flink.` or `aws.`, with `_` for each dot."""
+        """The names of the keyword arguments that set the property.
+
+        They are `argument` if it is set, and the key without `flink.` or `aws.` and with `_` for each dot.
+        """
         key = re.sub(r"^(flink|aws)\.", "", self.key)
         from_key = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).replace(".", "_").lower()
         return (self.argument, from_key) if self.argument else (from_key,)
 
     @property
     def is_prefix(self) -> bool:
-        """Whether this stands for every key that begins with `key`."""
+        """Whether the property stands for every key that begins with `key`."""
         return self.key.endswith((".", "["))
 
     @property
     def spelling(self) -> str:
-        """The key as shown to people. A prefix has a placeholder."""
+        """The key as shown to people. If the key is a prefix, a placeholder follows."""
         ending = "i].exception" if self.key.endswith("[") else "<name>" if self.is_prefix else ""
         return self.key + ending
 
@@ -103,7 +106,7 @@ class PropertyGroup:
     def text(
         self, key: str, sentence: str, default: str | None = None, **more: Unpack[PropertyOptions]
     ) -> Property[Any]:
-        """Declare any text that is not empty. The value is None if it is not given and there is no default."""
+        """Declare a property whose value is a text that is not empty. The value is None if it is not given and there is no default."""
         # An Avro schema may be a text in JSON, such as "string" with its quotes, and a format of Java may begin and end with quoted text.
         parse = _parse_not_empty if "schema" in key or key.endswith(".format") else _parse_without_quotes
         return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
@@ -120,9 +123,9 @@ class PropertyGroup:
         valid_other: str = "",
         **more: Unpack[PropertyOptions],
     ) -> Property[str]:
-        """Declare one of some names, without case.
+        """Declare a property whose value is one of the names `options`, in any case.
 
-        - `note`: what a user should know about the last name.
+        - `note`: a note about the last of these names, for messages and the reference page.
         - `other`: checks any other text, and raises ValueError if it is not valid.
         - `valid_other`: describes the texts that `other` accepts.
         """
@@ -151,7 +154,7 @@ class PropertyGroup:
         bare_from: int = 1,
         **more: Unpack[PropertyOptions],
     ) -> Property[int]:
-        """Declare a whole number in a range; `also` are further values with a special meaning (-1 for off).
+        """Declare a property whose value is a whole number in a range, or one of the values `also` (such as -1 for off).
 
         With the unit ms, s or bytes, a duration (`10s`) or size (`64mb`) is also accepted.
 
@@ -171,9 +174,9 @@ class PropertyGroup:
         bare_from: int = 1,
         **more: Unpack[PropertyOptions],
     ) -> Property[int | None]:
-        """Declare a whole number as `integer` does, without a default.
+        """Declare a property whose value is a whole number in a range, as `integer` does, but without a default.
 
-        The value is None if it is not set; `sentence` says what that means.
+        The value is None if the property is not set. `sentence` says what that means.
         """
         parse = _range_parser(minimum, maximum, (), unit, bare_from)
         valid = _describe_range("a whole number", minimum, maximum, (), unit)
@@ -182,7 +185,7 @@ class PropertyGroup:
     def number(
         self, key: str, sentence: str, default: float, minimum: float = 0.0, **more: Unpack[PropertyOptions]
     ) -> Property[float]:
-        """Declare a finite decimal number not below a minimum."""
+        """Declare a property whose value is a finite decimal number of at least `minimum`."""
 
         def parse(text: str) -> float:
             value = float(_plain_digits(text))
@@ -193,7 +196,7 @@ class PropertyGroup:
         return self._declare("double", key, sentence, default, f"a number of at least {minimum:g}", parse, **more)
 
     def boolean(self, key: str, sentence: str, default: bool, **more: Unpack[PropertyOptions]) -> Property[bool]:
-        """Declare a boolean, given as true or false without case."""
+        """Declare a property whose value is a boolean, given as true or false in any case."""
 
         def parse(text: str) -> bool:
             if text.lower() not in ("true", "false"):
@@ -203,7 +206,7 @@ class PropertyGroup:
         return self._declare("boolean", key, sentence, default, "true or false", parse, **more)
 
     def plugin_name(self, key: str, sentence: str, default: str, **more: Unpack[PropertyOptions]) -> Property[str]:
-        """Declare a name that plugins register, without case. The value is in upper case."""
+        """Declare a property whose value is a name that a plugin registers, given in any case. The value is in upper case."""
 
         def parse(text: str) -> str:
             return _parse_not_empty(text).upper()
@@ -211,11 +214,11 @@ class PropertyGroup:
         return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
 
     def tags(self, key: str, sentence: str, **more: Unpack[PropertyOptions]) -> Property[Mapping[str, str] | None]:
-        """Declare tags of an AWS resource, `key=value` separated by commas, within the service's limits."""
+        """Declare a property whose value is the tags of an AWS resource: `key=value` separated by commas, within the service's limits."""
         return self._declare("tags", key, sentence, None, _TAG_WORDS, _parse_tags, **more)
 
     def prefix(self, key: str, sentence: str, **more: Unpack[PropertyOptions]) -> Property[str | None]:
-        """Declare every key that begins with `key`, which ends in a dot or bracket."""
+        """Declare a property that stands for every key that begins with `key`. `key` ends in a dot or bracket."""
         valid = "a text that is not empty"
         return self._declare("string per name", key, sentence, None, valid, _parse_not_empty, **more)
 
@@ -241,7 +244,7 @@ class PropertyGroup:
 
 
 _DEFAULTS: dict[str, tuple[type, ...]] = {"int": (int,), "double": (float, int), "boolean": (bool,)}
-"""The types that the default of a property of each type may have. Only given values are parsed."""
+"""The Python types that a default may have, by the type of the property. A default is used as it is, without being parsed."""
 _of_plugins = PropertyGroup("")
 
 
@@ -283,7 +286,7 @@ def _parse_tags(text: str) -> Mapping[str, str]:
 
 
 class ExplainedValueError(ValueError):
-    """A value that was probably meant in another way. The message says why it is refused, and what to write."""
+    """A value is refused because it was probably meant in another way. The message says why, and what to write instead."""
 
 
 def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str, bare_from: int) -> Callable[[str], int]:
@@ -312,7 +315,7 @@ def _plain_digits(text: str) -> str:
 
 
 def unit_after(count: float, unit: str) -> str:
-    """Return the unit as it stands after a count: `record` after 1, otherwise `records`. The units `ms` and `s` never change."""
+    """Return the unit in the form that follows `count`: `record` after 1, otherwise `records`. `ms` and `s` never change."""
     return re.sub(r"(?<=ch)es$|(?<=\w\w)s$", "", unit) if count == 1 else unit
 
 
@@ -324,10 +327,13 @@ def _describe_range(kind: str, minimum: int, maximum: int, also: tuple[int, ...]
 
 
 class PropertyValues(Protocol):
-    """Typed values of properties. `Properties` implements it."""
+    """Typed values of properties. `Properties` implements this protocol."""
 
     def value(self, declared: Property[T]) -> T:
-        """Return the typed value, or the default. Raises: ConfigurationError with key, value and valid values, if the value is invalid."""
+        """Return the typed value of a declared property, or its default.
+
+        Raises: ConfigurationError with key, value and valid values, if the value is invalid.
+        """
 
     def is_set(self, declared: Property[Any]) -> bool:
         """Return whether the property was given."""
@@ -365,7 +371,7 @@ def declared_properties() -> list[Property[Any]]:
 
 
 def declared_keys() -> list[str]:
-    """Return keys and aliases of all declared properties, in lower case."""
+    """Return the keys and aliases of all declared properties, in lower case."""
     return list(_declared)
 
 
@@ -375,7 +381,10 @@ def find_property(key: str) -> Property[Any] | None:
 
 
 def is_secret(key: str) -> bool:
-    """Return whether a key's value must never be shown (C3): it is declared as a secret, or not declared but named like one."""
+    """Return whether the value of a key must never be shown (C3).
+
+    That is so if the key is declared as a secret, or is not declared and has a name such as `password`.
+    """
     declared = find_property(key)
     if declared is not None:
         return declared.secret
@@ -383,16 +392,19 @@ def is_secret(key: str) -> bool:
 
 
 POSITION_ALIASES = {"earliest": "TRIM_HORIZON"}
-"""Kafka's name for a position in a stream, in lower case, and Kinesis's name for it."""
+"""Names of Kafka for positions in a stream, in lower case, with the name that Kinesis has for the same position."""
 _MEANT = dict.fromkeys(("oldest", "beginning", "start", "first", "smallest"), "earliest") | dict.fromkeys(
     ("newest", "end", "now", "last", "largest", "tip"), "LATEST"
 )
-"""What other words for a position in a stream mean here."""
+"""The name that is suggested for each other word for a position in a stream."""
 _SIMILAR = 0.75
 
 
 def did_you_mean(given: str, valid: str) -> str:
-    """Return which of the names that `valid` begins with was probably meant, as a question, or ""."""
+    """Return a question that names the valid name that was probably meant by `given`, or "" if none is similar.
+
+    `valid`: the words for the valid values. They begin with the valid names, separated by commas.
+    """
     names = {name.lower(): name for name in valid.partition(" (")[0].split(", ")}
     word = given.strip().lower().replace("-", "_")
     if POSITION_ALIASES["earliest"].lower() in names:

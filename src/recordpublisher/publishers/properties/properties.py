@@ -1,4 +1,4 @@
-"""Typed values of the properties of a job, their keyword arguments, and the refusal of misspelt keys (C1, C2)."""
+"""`Properties` holds the properties of a job, returns their typed values, and refuses misspelt keys (C1, C2)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ _OTHER_NAMES = {
 }
 """Keywords of boto3, the KCL and Kafka's clients, with our keyword for each."""
 MIN_SIMILARITY = 0.75
-"""Similarity from which on a spelling is suggested: with 0.72 `region` was suggested for `begin`."""
+"""Similarity (difflib, 0 to 1) from which on a spelling is suggested. With 0.72 `region` would be suggested for `begin`."""
 
 log = logging.getLogger("recordpublisher.properties")
 _PREFIXES = ("flink", "aws")
@@ -108,7 +108,7 @@ _REASONS = {
 """Keys of Flink, or prefixes of them, that have no effect here, with the reason."""
 
 _DEAD_LETTER, _SINK = "flink.deadletter.", "flink.sink."
-"""The beginning of the keys of the dead-letter sink, and that of a sink: each setting of a sink is one of the dead-letter sink too."""
+"""The prefix of the keys of the dead-letter sink, and the prefix of the keys of a sink. Both have the same settings."""
 
 
 class Properties(Mapping[str, str]):
@@ -205,14 +205,14 @@ class Properties(Mapping[str, str]):
         return {key[len(prefix) :]: value for key, value in self._values.items() if key.startswith(prefix)}
 
     def merged(self, mapping: Mapping[str, object]) -> Properties:
-        """Return these properties with those of `mapping`, which take precedence, even if their keys are spelt in another way."""
+        """Return these properties together with those of `mapping`, which take precedence, even if their keys are spelt in another way."""
         return Properties({**_without(mapping, self._given), **mapping})
 
     def check(self, is_checked: Callable[[str], bool] = lambda key: True) -> None:
         """Parse every declared property that was given, and refuse misspelt keys.
 
-        An unknown key that resembles no known one is logged. A key of another name space (`my.own.key`) is not, nor is a
-        key for which `is_checked` is false, because the caller checks it.
+        An unknown key that resembles no known key is logged, unless it has a prefix of another program (`my.own.key`). A key for which
+        `is_checked` returns False is ignored here, because the caller checks it.
 
         Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property.
         """
@@ -247,7 +247,7 @@ def _all_spellings(key: str) -> tuple[str, ...]:
 
 
 def _with_unit(keyword: str, declared: Property[Any], value: object) -> object:
-    """Return the value of a keyword argument. A number that is a duration gets its unit, because in Python it is in seconds.
+    """Return the value of a keyword argument. If it is a duration given as a number, return a text in seconds with the unit.
 
     Raises: ConfigurationError if the number is 1000 or more, because it was probably meant in milliseconds, or if a text has no unit.
     """
@@ -263,9 +263,9 @@ def _with_unit(keyword: str, declared: Property[Any], value: object) -> object:
 
 
 def _check_same(keyword: str, value: object, declared: Property[Any], others: Properties) -> None:
-    """Refuse two keyword arguments that contradict each other.
+    """Check that no other keyword argument sets the same property to another value.
 
-    Raises: ConfigurationError if another keyword argument gives the same property another value.
+    Raises: ConfigurationError if one does.
     """
     own = Properties({declared.key: value})
     if not others.is_set(declared) or others.value(declared) == own.value(declared):
@@ -276,7 +276,7 @@ def _check_same(keyword: str, value: object, declared: Property[Any], others: Pr
 
 
 def _as_text(key: str, value: object) -> str:
-    """Return `value` as text.
+    """Return the value of a property as text.
 
     Raises: ConfigurationError if it is a datetime without a zone, which Python would read as local time.
     """
@@ -288,7 +288,10 @@ def _as_text(key: str, value: object) -> str:
 
 
 def read_properties_file(path: Path) -> dict[str, str]:
-    """Return the pairs of a Java properties file in UTF-8; later pairs win. Raises: ConfigurationError if it cannot be read."""
+    """Return the keys and values in a Java properties file in UTF-8. The last value of a key counts.
+
+    Raises: ConfigurationError if the file cannot be read.
+    """
     try:
         return parse_properties(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
@@ -300,7 +303,7 @@ def read_properties_file(path: Path) -> dict[str, str]:
 
 
 def _nearest_file(path: Path) -> str:
-    """Return a hint at the file next to a missing one that has nearly its name, or ""."""
+    """Return a question that names a file with a similar name in the folder of a missing file, or "" if there is none."""
     with suppress(OSError):
         names = [each.name for each in path.parent.iterdir() if each.is_file()]
         if near := difflib.get_close_matches(path.name, names, n=1, cutoff=0.8):
@@ -309,12 +312,12 @@ def _nearest_file(path: Path) -> str:
 
 
 def parse_properties(content: str) -> dict[str, str]:
-    """Return the pairs in a text, by the rules of java.util.Properties. Raises: ValueError if an escape is invalid, as in Java."""
+    """Return the keys and values in a text, by the rules of java.util.Properties. Raises: ValueError if an escape is invalid."""
     return dict(_split_pair(line) for line in _logical_lines(content))
 
 
 def _logical_lines(content: str) -> list[str]:
-    """Return lines without comments and blanks, with continuations joined."""
+    """Return the lines of a properties file without comments and blank lines. A line is joined with the lines that continue it."""
     lines: list[str] = []
     pending: str | None = None
     for raw in _LINE_END.split(content):
@@ -340,7 +343,7 @@ def _split_pair(line: str) -> tuple[str, str]:
 
 
 def _unescape(escaped: str) -> str:
-    """Resolve escapes. Java's text is UTF-16, so a character beyond the first plane is written as two escapes."""
+    """Return the text with its escapes resolved. Java writes a character above U+FFFF as two escapes, which become one character."""
     units = re.sub(r"\\(u[0-9a-fA-F]{4}|.)", _unescaped, escaped, flags=re.DOTALL)
     return units.encode("utf-16", "surrogatepass").decode("utf-16")
 
@@ -375,7 +378,7 @@ def property_of_keyword(keyword: str, value: object) -> Property[Any]:
 
 @cache
 def properties_by_keyword() -> dict[str, Property[Any]]:
-    """Return the declared properties by the keyword argument that sets each. A prefix has none, because it stands for many keys."""
+    """Return the declared properties by their keyword arguments. A prefix has none, because it stands for many keys."""
     of_the_table = [declared for group in GROUPS for declared in group.properties if not declared.is_prefix]
     of_dead_letters = [_for_dead_letters(each) for each in of_the_table if each.key.startswith(_OF_SINKS)]
     return {keyword: declared for declared in [*of_the_table, *of_dead_letters] for keyword in declared.keywords}
@@ -387,11 +390,11 @@ def _for_dead_letters(declared: Property[Any]) -> Property[Any]:
 
 
 def _nearest_keywords(keyword: str, known: Mapping[str, Property[Any]]) -> list[str]:
-    """Return our keywords that are nearest to an unknown one.
+    """Return the known keyword arguments that are nearest to an unknown one.
 
-    1. If another library uses the keyword, our keyword for the same thing.
-    2. Else those whose key ends in the given words (`initpos`). Keys of sinks are left out.
-    3. Else those with a similar spelling.
+    1. If another library uses the unknown one, return the known one for the same thing.
+    2. Else return the ones whose key ends in the given words (`initpos`). Keys of sinks are left out.
+    3. Else return one with a similar spelling.
     """
     if keyword in _OTHER_NAMES:
         return [_OTHER_NAMES[keyword]]
@@ -407,7 +410,7 @@ class UnknownPropertyWarning(UserWarning):
 
 
 def refuse_if_misspelt(key: str) -> None:
-    """Log a warning if a key was meant for us and has no effect, with the reason if Flink has this key.
+    """Log a warning if a key was meant for this library and has no effect. If Flink has this key, the warning names the reason.
 
     Raises: ConfigurationError, which names the nearest key, if `key` is a misspelt one.
     """
@@ -418,7 +421,7 @@ def refuse_if_misspelt(key: str) -> None:
 
 
 def why_without_effect(key: str) -> str:
-    """Return the warning for a key that was meant for us and has no effect, or "" for another key."""
+    """Return the warning for a key that was meant for this library and has no effect, or "" for another key."""
     if not is_unknown(key):
         return ""
     reason = why_flink_key_has_no_effect(key)
@@ -426,7 +429,7 @@ def why_without_effect(key: str) -> str:
 
 
 def is_unknown(key: str) -> bool:
-    """Return whether a key was meant for us and has no effect."""
+    """Return whether a key was meant for this library and has no effect."""
     return not _is_declared(key.lower()) and _is_meant_for_us(key.lower())
 
 
@@ -443,7 +446,7 @@ def hint_of_misspelt(key: str, given: Iterable[str]) -> str:
 
 
 def knows_any(given: Iterable[str]) -> bool:
-    """Return whether any of the keys is a property, or was meant to be one."""
+    """Return whether any of the keys is a declared property, or begins with `flink.` or `aws.`."""
     return any(_is_declared(key.lower()) or key.lower().startswith(("flink.", "aws.")) for key in given)
 
 
@@ -457,7 +460,10 @@ def _is_declared(lower_key: str) -> bool:
 
 
 def _is_meant_for_us(lower_key: str) -> bool:
-    """Return whether a key has our prefix or a plugin's, a prefix that is nearly ours, or none (`initpos`, `stream.initpos`)."""
+    """Return whether a key was probably meant for this library.
+
+    That is so if its prefix is one of a declared key, or similar to one, or is missing (`initpos`, `stream.initpos`).
+    """
     stem, dot, _ = lower_key.replace("_", "-").partition(".")
     if not dot or stem in {known.partition(".")[0] for known in declared_keys()}:
         return True
@@ -470,13 +476,13 @@ def _ending_in(lower_key: str) -> list[str]:
 
 
 def nearest_hint(key: str) -> str:
-    """Return a question for the nearest known key, as the end of a message, or "" if none is near."""
+    """Return the end of a message, a question that names the nearest known key, or "" if no known key is near."""
     nearest = _nearest_known(key.lower())
     return f"; did you mean '{nearest}'?" if nearest else ""
 
 
 def _is_misspelt(key: str) -> bool:
-    """Return whether an unknown key is so near to a known one that it must be misspelt. Other keys may belong to other programs."""
+    """Return whether an unknown key is so similar to a known key that it must be misspelt. Other keys may belong to other programs."""
     nearest, spelled = _nearest_known(key.lower()).lower(), key.lower().replace("_", ".")
     if nearest.endswith(f".{spelled}"):
         # `initpos` is meant for flink.stream.initpos; `version` is not meant for aws.http.protocol.version.
@@ -507,7 +513,10 @@ def _nearest_known(lower_key: str) -> str:
 
 
 def _nearest_of_plugin(lower_key: str) -> list[str]:
-    """Return the nearest key of the sink or other plugin that a key such as `flink.sink.sql.tabel` names, with or without `flink.sink`."""
+    """Return the known key that is nearest to a key such as `flink.sink.sql.tabel` or `sql.tabel`, which names a sink or other plugin.
+
+    The list is empty if the plugin has no similar key.
+    """
     *parents, plugin, _ = ["", *lower_key.split(".")]
     starts = (f"{'.'.join([*parents[1:], plugin])}.", f"{plugin}.")
     known = [key for key in declared_keys() if key.startswith(starts)] if len(parents) > 2 else []

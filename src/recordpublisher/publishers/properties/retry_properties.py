@@ -28,7 +28,7 @@ LONGEST_PAUSE_MS = 5_000
 
 
 class RetryProperties(msgspec.Struct, frozen=True):
-    """The four properties of one operation's retries."""
+    """The four properties of the retries of one operation, such as GetRecords."""
 
     max_retries: Property[int]
     base: Property[int]
@@ -36,9 +36,9 @@ class RetryProperties(msgspec.Struct, frozen=True):
     exponent: Property[float]
 
     def policy(self, properties: PropertyValues) -> RetryPolicy:
-        """Return the policy: retries are counted if their number is set, else `flink.job.max.outage` limits them.
+        """Return the policy that these properties describe. If the number of retries is not set, `flink.job.max.outage` limits their time.
 
-        Raises: ConfigurationError if the base is above the maximum (C2).
+        Raises: ConfigurationError if the first back-off is above the largest one (C2).
         """
         base, maximum = properties.value(self.base), properties.value(self.maximum)
         if base > maximum:
@@ -52,7 +52,7 @@ class RetryProperties(msgspec.Struct, frozen=True):
 
 
 def with_short_outages(properties: V) -> V:
-    """Return the properties for a read with an end, or for a command, which retries for 30 s unless the properties say how long."""
+    """Return the properties with `flink.job.max.outage` at 30 s if they do not set it. Reads with an end and commands use them."""
     return properties if properties.is_set(MAX_OUTAGE) else properties.merged({MAX_OUTAGE.key: SHORT_OUTAGE_MS})
 
 
@@ -73,9 +73,11 @@ def retry_properties(
     connector: tuple[str, str, str] = ("", "", ""),
     also: str = "",
 ) -> RetryProperties:
-    """Declare the four properties of an operation.
+    """Declare the four properties of the retries of an operation.
 
-    - `connector`: the connector's retries, base and maximum if they differ from the FLIP's.
+    - `stem`: the beginning of the keys of the four properties.
+    - `operation`: the name of the operation in their descriptions.
+    - `connector`: the retries, the first and the largest back-off of Flink's connector, if they differ from ours.
     - `also`: another spelling of `stem`.
     """
 

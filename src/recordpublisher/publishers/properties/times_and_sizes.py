@@ -48,14 +48,14 @@ def iso_time(epoch_ms: int) -> str:
 
 
 def checked_epoch_ms(given: float) -> int:
-    """Return the rounded number. Raises: ValueError if it is not a time from 1970 to 9999."""
+    """Return a time in epoch ms, rounded to a whole number. Raises: ValueError if it is not from 1970 to 9999."""
     if not 0 <= given <= MAX_MS:
         raise ValueError(given)
     return round(given)
 
 
 def why_no_time(given: object) -> str:
-    """Return why `epoch_ms` refuses a value, if that is known (another unit, or no zone), else ""."""
+    """Return why `epoch_ms` refuses a value, such as another unit or a missing zone, or "" if the reason is not known."""
     text = str(given).strip()
     if is_sequence_number(text):
         return "a sequence number is a place in one shard, not a time"
@@ -101,7 +101,10 @@ _WITH_UNIT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)", re.ASCI
 
 
 def parse_with_unit(given: str, unit: str) -> int | None:
-    """Return a text such as `5 minutes` as a whole number of `unit` (ms, s or bytes), or None if `given` is another text or not whole."""
+    """Return a text such as `5 minutes` as a whole number of `unit` (ms, s or bytes).
+
+    Return None if the text has another form, or if the number is not whole.
+    """
     match = _WITH_UNIT.fullmatch(given)
     factor = _PER_UNIT.get(unit, {}).get(match[2].lower()) if match else None
     if match is None or factor is None:
@@ -120,7 +123,7 @@ _NEEDS_UNIT_FROM = 1_000
 def seconds_of(name: str, given: Duration, *, may_be_long: bool = False) -> float:
     """Return a duration that was given as an argument in Python, in seconds.
 
-    `may_be_long`: whether half an hour is usual. Then a number of 1000 or more is accepted.
+    `may_be_long`: whether durations of half an hour are usual, so that a number of 1000 or more is accepted.
 
     Raises: ConfigurationError that names the argument, if `given` is not a duration, or if it is a number of 1000 or more, which was
     probably meant in milliseconds.

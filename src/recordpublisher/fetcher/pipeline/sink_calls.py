@@ -1,4 +1,4 @@
-"""`naming_sink` adds to an error of a sink which sink has failed, and in which method."""
+"""Calls methods of a sink, checks what they return, and adds the name of the sink and of the method to their errors."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _ASYNC_METHODS = frozenset(name for name, each in vars(Sink).items() if is_corou
 def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
     """Return a context manager around a call of a sink's method, which adds the sink's name to an error of the call.
 
-    If the method is async, a call that does not return is logged. `kind`: what the sink is to the job.
+    If the method is async, a call that does not return is logged. `kind`: the words for the sink in the error, such as `dead-letter sink`.
     """
     return PluginCall(sink, method, note=_note(sink, method, kind), is_watched=method in _ASYNC_METHODS)
 
 
 def naming_writes(sink: Sink) -> PluginCall:
-    """Return a context manager around calls of `write`, which names the sink if a call hangs or raises a BaseException that is not an
-    Exception.
+    """Return a context manager around calls of `write`, which names the sink if a call hangs, or if it raises a BaseException that is not
+    an Exception.
 
-    Other errors get no name here, because `tell_user_error` logs them with their record.
+    `tell_user_error` names the sink in other errors.
     """
     return PluginCall(sink, "write", note="")
 
@@ -47,16 +47,16 @@ def check_unchanged(sink: Sink, batch: RecordBatch, count: int) -> None:
 
 
 def copied_state(state: State) -> dict[str, Any]:
-    """Return a copy of a snapshot for a sink, which may change what it stores. The job stores its own."""
+    """Return a copy of a snapshot for a sink. The sink may change the copy, and the job stores the original."""
     return {**state, "shards": {key: {**each} for key, each in state["shards"].items()}}
 
 
 def check_returned_state(sink: Sink, stored: Sequence[State] | None) -> None:
-    """Check a sink that stores positions and whose `open` has returned no state.
+    """Check that a sink whose `open` has returned no state has no stored positions.
 
-    - `stored`: what its `stored_positions` returns.
+    - `stored`: the result of the sink's `stored_positions`.
 
-    Raises: PluginError if there are stored positions: the job would read from its beginning again at each start.
+    Raises: PluginError if there are stored positions, because the job would begin again at each start.
     """
     if stored:
         name = type(sink).__name__
@@ -126,7 +126,7 @@ def unfinished_of(sink: Sink) -> Unfinished | None:
 
 
 def destination_of(sink: Sink) -> str:
-    """Return where the sink writes to, in words.
+    """Return a text that says where the sink writes.
 
     Raises: PluginError if the sink does not return a text; the sink's own error, with a note that names the method.
     """

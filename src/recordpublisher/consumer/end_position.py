@@ -1,4 +1,4 @@
-"""Where a run ends in one shard, if that is known before: records behind that end are not decoded."""
+"""The position at which a run ends in one shard, if that is known in advance. Records behind it are not decoded."""
 
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -6,26 +6,19 @@ from typing import Protocol
 from recordpublisher.publishers.records import RecordBatch
 
 
-class RunEnd(Protocol):
-    """Where a run ends in one shard: at the first record that it does not read."""
-
-    def records_before(self, batch: RecordBatch) -> int:
-        """Return how many records of a batch are before the end."""
-
-
 @dataclass(frozen=True, slots=True)
 class EndPosition:
-    """The end at the record `sequence`, or else at the first one that arrived at or after `arrival_ms` (epoch ms).
+    """The end of a run in one shard, before the record with the sequence number `sequence`.
 
-    Arrival times are not ordered in a shard: all records after that record are left out, even if they arrived earlier. Sequence numbers
-    are compared as whole numbers, as in Kinesis.
+    If `sequence` is None, the end is before the first record that arrived at or after `arrival_ms` (epoch ms). All records after that
+    record are left out, even if they arrived earlier. Sequence numbers are compared as whole numbers, as in Kinesis.
     """
 
     arrival_ms: int
     sequence: int | None = None
 
     def records_before(self, batch: RecordBatch) -> int:
-        """Return how many records of a batch are before this position."""
+        """Return how many records of a batch are before this end."""
         if not batch.records:
             return 0
         if self.sequence is not None:
@@ -37,11 +30,18 @@ class EndPosition:
         return next(place for place, arrival in enumerate(batch.arrival_millis) if arrival >= self.arrival_ms)
 
 
+class RunEnd(Protocol):
+    """The place in one shard at which a run ends, before the first record that it does not read."""
+
+    def records_before(self, batch: RecordBatch) -> int:
+        """Return how many records of a batch are before the end."""
+
+
 class RunEndCut:
     """Cuts the batches of one shard at the end of a run.
 
-    - `end`: the end, or None if the run has no end in the shard.
-    - `first_past`: the sequence number of the first record behind the end that was read; None before that.
+    - `end`: where the run ends, or None if the run has no end in the shard.
+    - `first_past`: the sequence number of the first record that was read behind the end; None until there is one.
     """
 
     def __init__(self, end: RunEnd | None) -> None:
@@ -49,7 +49,7 @@ class RunEndCut:
         self.first_past: str | None = None
 
     def before_end(self, batch: RecordBatch) -> RecordBatch:
-        """Return the records of the next batch that are before the end. Once a record was behind it, so are all later ones."""
+        """Return the records of the next batch that are before the end. After the first record behind the end, return no records."""
         if self._end is None:
             return batch
         if self.first_past is not None:
