@@ -45,7 +45,7 @@ _NAMES = {
     ".plugins.sinks.reactive": "ReactiveSink",
     ".plugins.sinks.sql": "SqlSink",
     ".plugins.stores.folder_store": "FolderStore",
-    ".publishers.base": "BatchConsumer QueueSource RecordPublisher RecordPublisherFactory RunResult",
+    ".publishers.base": "BatchConsumer Checks QueueSource RecordPublisher RecordPublisherFactory RunResult",
     ".publishers.errors": (
         "RecordPublisherError ConfigurationError PluginError KinesisError TransientError ThrottledError "
         "ResourceInUseError ExpiredIteratorError ResourceNotFoundError FatalKinesisError StreamNotActiveError "

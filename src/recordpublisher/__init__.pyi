@@ -64,6 +64,7 @@ from .plugins.sinks.reactive import ReactiveSink as ReactiveSink
 from .plugins.sinks.sql import SqlSink as SqlSink
 from .plugins.stores.folder_store import FolderStore as FolderStore
 from .publishers.base import BatchConsumer as BatchConsumer
+from .publishers.base import Checks as Checks
 from .publishers.base import QueueSource as QueueSource
 from .publishers.base import RecordPublisher as RecordPublisher
 from .publishers.base import RecordPublisherFactory as RecordPublisherFactory

@@ -132,6 +132,37 @@ class EndsEarly(DictStore):
         return dict(list((await super().list(prefix)).items())[:10])
 
 
+class StaysClosed(DictStore):
+    """Has a client that cannot be used after it was closed."""
+
+    is_closed = False
+
+    async def get(self, name):
+        assert not self.is_closed, "the client has been closed"
+        return await super().get(name)
+
+    async def close(self):
+        self.is_closed = True
+
+
+class ClosesOnce(DictStore):
+    """Opens again, but cannot be closed while it is closed."""
+
+    is_open = False
+
+    async def get(self, name):
+        self.is_open = True
+        return await super().get(name)
+
+    async def put_if_absent(self, name, value):
+        self.is_open = True
+        return await super().put_if_absent(name, value)
+
+    async def close(self):
+        assert self.is_open, "there is no connection to close"
+        self.is_open = False
+
+
 @pytest.mark.parametrize(
     ("broken", "test"),
     [
@@ -143,6 +174,8 @@ class EndsEarly(DictStore):
         (KnowsOnlyItsOwn, "test_a_value_is_put_only_where_there_is_none"),
         (Unordered, "test_values_versions_and_names_are_listed_by_prefix_and_in_order"),
         (EndsEarly, "test_a_long_listing_is_complete"),
+        (StaysClosed, "test_a_closed_store_opens_again"),
+        (ClosesOnce, "test_a_closed_store_opens_again"),
     ],
 )
 def test_a_broken_store_is_found(broken, test):

@@ -158,10 +158,10 @@ class PropertyOptions:
         above = self.given()
         if job is not None and is_python_job(str(job)):
             # Imported here because it loads the AWS SDK.
-            from ..plugins.runtime.job_of_program import properties_of_program
+            from ..plugins.runtime.job_of_program import describe_program
 
             search_current_folder()
-            return properties_of_program(str(job), above)
+            return describe_program(str(job), above)[0]
         given = Properties() if job is None else Properties.from_file(job)
         check(str(job), given)
         return given.merged({key: value or None for key, value in above.items()})

@@ -93,7 +93,11 @@ class ConditionalStore(AsyncPort, ABC):
         """
 
     async def close(self) -> None:
-        """Release the store's connections and threads. The store may be used again."""
+        """Release the store's connections and threads.
+
+        The next call of another method must open them again, because a program may give the closed store to its next job. A store that
+        is closed already, or that was never used, may be closed too.
+        """
 
 
 class NamedStore(ConditionalStore):

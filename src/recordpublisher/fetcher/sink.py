@@ -115,6 +115,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it.
 
         An error ends the job, whatever its class: call a service that may be away through `SinkContext.retry`.
+
+        A record that is written again has the same `stream`, `shard_id`, `sequence_number` and `sub_sequence_number`; one from a queue may
+        have another `shard_id`.
         """
 
     def assigned(self, shards: Collection[str]) -> None:

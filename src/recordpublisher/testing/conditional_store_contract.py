@@ -168,9 +168,11 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_closed_store_opens_again(self, case: ConditionalStoreCase) -> None:
-        """Check that the stored values are still there after the store was closed and is used again."""
+        """Check that a store that is closed, even without use or twice, opens again by its next call and has the stored values."""
         store = case.open()
+        await store.close()
         version = await store.put_if_absent("a/1", b"1")
+        await store.close()
         await store.close()
         assert await store.get("a/1") == VersionedValue(b"1", version)
         await store.close()

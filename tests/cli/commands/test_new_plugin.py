@@ -164,6 +164,51 @@ def test_a_job_commits_with_the_committing_sink_and_another_reads_the_queue(site
     assert [file.read_bytes() for file in (tmp_path / "files").glob("*-*")] == [b"id=1\nid=2\n"]
 
 
+OF_JOB = {
+    "lines": {
+        "flink.stream.recordpublisher": "my-lines",
+        "flink.my-lines.folder": ".",
+        "flink.sink": "my-file",
+        "flink.sink.my-file.file": "lines.txt",
+    },
+    "files": {
+        "flink.stream.recordpublisher": "my-lines",
+        "flink.my-lines.folder": ".",
+        "flink.sink": "my-files",
+        "flink.sink.my-files.folder": "files",
+        "flink.state.uri": "state",
+    },
+    "queue": {"flink.stream.recordpublisher": "my-queue", "flink.my-queue.file": "messages.db", "flink.sink": "memory"},
+}
+
+
+@pytest.mark.slow
+def test_doctor_shows_the_checks_of_the_packages(site, tmp_path):
+    (tmp_path / "orders").mkdir()
+    shown, codes = {}, []
+    for name, given in OF_JOB.items():
+        lines = [f"{key} = {value}" for key, value in {"flink.streams": "orders", **given}.items()]
+        (tmp_path / f"{name}.properties").write_text("\n".join(lines))
+        done = command("doctor", f"{name}.properties", path=site, folder=tmp_path)
+        shown[name] = [" ".join(line.split()) for line in done.stdout.splitlines()]
+        codes.append(done.returncode)
+
+    assert codes == [0, 0, 0], shown
+    assert "ok orders: folder orders can be read" in shown["lines"]
+    assert "ok sink: folder . can be written" in shown["lines"]
+    assert "ok sink: folder files will be created" in shown["files"]
+    assert "ok orders: messages messages.db will be created" in shown["queue"]
+    (tmp_path / "orders").rmdir()
+    (tmp_path / "files").touch()
+    for name, words in {
+        "lines": "no folder orders can be read",
+        "files": "files is not a folder that can be written",
+    }.items():
+        done = command("doctor", f"{name}.properties", path=site, folder=tmp_path)
+        assert done.returncode == 1
+        assert words in done.stdout
+
+
 WRONG = {
     ("sink", "Audit"): "Valid: words in lower case with hyphens, such as audit-log",
     ("sink", "../audit-log"): "Valid: words in lower case",

@@ -156,7 +156,8 @@ def test_a_queue_is_read_until_it_is_empty_or_for_so_many_records(orders, job, t
     }
     of_queue = job_file(tmp_path, queue, "queue.properties")
     first, one = run(orders, tmp_path, str(of_queue), "--max-records", "1")
-    second, rest = run(orders, tmp_path, str(of_queue), "--stop-at-tip")
+    # Processes share a queue without a group, so that --group is accepted as --parallelism is, and changes nothing.
+    second, rest = run(orders, tmp_path, str(of_queue), "--stop-at-tip", "--group")
     third, none = run(orders, tmp_path, str(of_queue), "--stop-at-tip")
 
     assert [each.returncode for each in (first, second, third)] == [0, 0, 0], first.stderr + second.stderr

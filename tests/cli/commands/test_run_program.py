@@ -1,7 +1,9 @@
 """`recordpublisher run shop:job`: a job that a program makes, started again by --reload when the program changes."""
 
 import signal
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
@@ -85,3 +87,34 @@ def test_doctor_takes_a_program_and_leaves_its_sink_to_it(orders, tmp_path):
     assert ["not", "checked", "sink", "an", "object", "of", "the", "program"] in map(
         str.split, done.stdout.splitlines()
     )
+
+
+TYPED = """
+import msgspec
+import recordpublisher as rp
+
+class Order(msgspec.Struct):
+    country: str
+
+def decoded(record):
+    return record.data.decode()
+
+table = {"flink.sink.sql.uri": "sqlite:///shop.db", "flink.sink.sql.table": "orders", "flink.sink.sql.columns": "AUTO"}
+job = rp.DataFetcher("orders", table, deserializer=Order, sink="sql", job_name="orders")
+texts = rp.DataFetcher("orders", deserializer=decoded, sink=rp.MemorySink())
+"""
+
+
+def test_doctor_checks_the_values_that_the_programs_own_deserializer_makes(orders, tmp_path):
+    (tmp_path / "shop.py").write_text(TYPED)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute("CREATE TABLE orders (price TEXT)")
+    job, texts = (
+        " ".join(command("doctor", f"shop:{name}", folder=tmp_path, **sdk_environment(orders)).stdout.split())
+        for name in ("job", "texts")
+    )
+
+    assert "ok plugins POLLING, BOUNDED, Order" in job
+    assert "PROBLEM sink: values" in job
+    assert "ADD COLUMN country" in job
+    assert "ok plugins POLLING, BOUNDED, a deserializer of the program" in texts

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recordpublisher.consumer.run_end import EndPosition
+from recordpublisher.consumer.end_position import EndPosition
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps

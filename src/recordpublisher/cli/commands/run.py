@@ -68,7 +68,10 @@ def run(
     ] = 1,
     group: Annotated[
         bool,
-        typer.Option("--group", help="Share the shards with every process that runs this job; sets flink.job.workers."),
+        typer.Option(
+            "--group",
+            help="Share the shards with every process that runs this job; sets flink.job.workers, except for a queue.",
+        ),
     ] = False,
     dashboard: Annotated[
         bool,
@@ -141,7 +144,7 @@ def run(
             def changed(given: Properties) -> Properties:
                 if default_state is not None and not given.is_set(STATE_URI):
                     given = given.merged({STATE_URI.key: default_state})
-                return bounds.applied(given.merged({JOB_WORKERS.key: "GROUP"}) if group else given)
+                return bounds.applied(_in_group(given) if group else given)
 
             log_options = given_log_options(context)
             exporters = _exporters(properties, dashboard_port or 0) if dashboard or dashboard_port is not None else []
@@ -197,6 +200,11 @@ class RunBounds:
         for option, value in self._given.items():
             if value is not None:
                 raise ConfigurationError.conflict(option, other, reason=reason)
+
+
+def _in_group(properties: Properties) -> Properties:
+    """Return the properties of a worker of a group, or `properties` if the job reads a queue, which processes share without a group."""
+    return properties if reads_a_queue(properties) else properties.merged({JOB_WORKERS.key: "GROUP"})
 
 
 def _refuse_processes(job: str, parallelism: int) -> None:

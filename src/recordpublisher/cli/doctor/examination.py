@@ -6,11 +6,13 @@ from contextlib import AsyncExitStack, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+from recordpublisher.consumer.deserialization import DeserializerArgument, deserializer_of
+from recordpublisher.consumer.typed_values import type_name
 from recordpublisher.plugins.host.build_from_properties import check_properties, source_class
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
 from recordpublisher.plugins.host.unread_settings import unread_settings
-from recordpublisher.plugins.runtime.argument_checks import check_reading
+from recordpublisher.plugins.runtime.argument_checks import check_reading, value_type_made_by
 from recordpublisher.plugins.stores.back_ends import BACK_ENDS, back_end_of
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.clock import SystemClock
@@ -58,6 +60,7 @@ class Examination:
     - `uses`: what the job does with each of its streams.
     - `opened`: the exit stack that closes the clients and sinks of the checks.
     - `targets`: the streams that Kinesis sinks write to.
+    - `deserializer`: the object that the job's program gave, or None if the properties name the deserializer.
     """
 
     def __init__(
@@ -67,7 +70,9 @@ class Examination:
         uses: dict[str, StreamUse],
         opened: AsyncExitStack,
         targets: list[str],
+        deserializer: DeserializerArgument[Any] | None = None,
     ) -> None:
+        self._deserializer = deserializer
         self._registry = registry
         self._properties = properties
         self._uses = uses
@@ -82,7 +87,7 @@ class Examination:
 
         While the streams are checked, the stored positions are watched, because they show whether the job is running.
         """
-        job = JobChecks(self._registry, self._properties, self._opened)
+        job = JobChecks(self._registry, self._properties, self._opened, self._deserializer)
         of_stores = [*await job.store_findings(), *await job.sink_findings()]
         running = asyncio.create_task(job.running_finding())
         try:
@@ -199,15 +204,26 @@ class Examination:
         return [Finding("glue:GetSchemaVersion", Verdict.NOT_CHECKED, words)]
 
 
-async def all_findings(properties: Properties, uses: dict[str, StreamUse], *, has_job: bool) -> list[Finding]:
-    """Return every finding, in the order in which they are printed. `has_job`: whether the job's store and sinks are checked too."""
+async def all_findings(
+    properties: Properties,
+    uses: dict[str, StreamUse],
+    *,
+    has_job: bool,
+    deserializer: DeserializerArgument[Any] | None = None,
+) -> list[Finding]:
+    """Return every finding, in the order in which they are printed.
+
+    - `has_job`: whether the job's store and sinks are checked too.
+    - `deserializer`: the object that the job's program gave, or None if the properties name the deserializer.
+    """
     try:
         registry = load_registry()
     except PluginError as error:
         return [failed_finding("plugins", error)]
-    settings = await settings_findings(registry, properties, [*uses])
+    settings = await settings_findings(registry, properties, [*uses], deserializer)
     async with AsyncExitStack() as opened:
-        examination = Examination(registry, properties, uses, opened, _targets(properties) if has_job else [])
+        targets = _targets(properties) if has_job else []
+        examination = Examination(registry, properties, uses, opened, targets, deserializer)
         return without_repeated_problems(
             [*settings, *await (examination.job_findings() if has_job else examination.stream_findings())]
         )
@@ -226,7 +242,12 @@ def _targets(properties: Properties) -> list[str]:
     return [*dict.fromkeys(each for each in named if each)]
 
 
-async def settings_findings(registry: Registry, properties: Properties, streams: list[str]) -> list[Finding]:
+async def settings_findings(
+    registry: Registry,
+    properties: Properties,
+    streams: list[str],
+    deserializer: DeserializerArgument[Any] | None = None,
+) -> list[Finding]:
     """Check the properties, including those that plugins declare, and the plugins that the properties name.
 
     The plugins of sink and store are left out, because they have checks of their own. The chosen publisher checks whether it can use the
@@ -234,7 +255,7 @@ async def settings_findings(registry: Registry, properties: Properties, streams:
     """
     return [
         await examine("properties", lambda: _properties(properties, streams, registry)),
-        await examine("plugins", lambda: _plugins(registry, properties)),
+        await examine("plugins", lambda: _plugins(registry, properties, deserializer)),
     ]
 
 
@@ -257,7 +278,7 @@ def _publisher(registry: Registry, properties: Properties) -> type[RecordSource]
         return None
 
 
-def _plugins(registry: Registry, properties: Properties) -> str:
+def _plugins(registry: Registry, properties: Properties, deserializer: DeserializerArgument[Any] | None) -> str:
     named: tuple[tuple[NameTable[Any], Property[Any]], ...] = (
         (registry.publishers, RECORD_PUBLISHER),
         (registry.watermark_strategies, WATERMARK_STRATEGY),
@@ -268,5 +289,9 @@ def _plugins(registry: Registry, properties: Properties) -> str:
     # A job that does not use a clashing name runs, with a warning. The examination must report the clash nevertheless.
     if clashes := [clash for table in registry.tables().values() for clash in table.clashes()]:
         raise PluginError("; ".join(clashes))
-    used = ", ".join([*(properties.value(key) for _, key in named), properties.value(DESERIALIZER) or ""])
+    values = properties.value(DESERIALIZER) or ""
+    if deserializer is not None:
+        made = value_type_made_by(deserializer_of(deserializer))
+        values = "a deserializer of the program" if made is None else type_name(made)
+    used = ", ".join([*(properties.value(key) for _, key in named), values])
     return "; ".join([used, *registry.not_blocked])

@@ -7,9 +7,11 @@ that does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, is chec
 import asyncio
 from contextlib import AsyncExitStack, suppress
 from functools import partial
+from typing import Any
 
 from msgspec.inspect import type_info
 
+from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.consumer.typed_values import fields_of, type_name
 from recordpublisher.fetcher.checkpoints.snapshot_format import ANOTHER_PLACE, COPY_POSITIONS, refuse_other_job
 from recordpublisher.fetcher.elastic.alone_worker import is_process
@@ -61,9 +63,17 @@ class JobChecks:
     """The checks of one job. They open no sink, store nothing and retry nothing.
 
     - `made`: the exit stack that closes the stores and sinks that the checks make.
+    - `deserializer`: the object that the job's program gave, or None if the properties name the deserializer.
     """
 
-    def __init__(self, registry: Registry, properties: Properties, made: AsyncExitStack) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        properties: Properties,
+        made: AsyncExitStack,
+        deserializer: DeserializerArgument[Any] | None = None,
+    ) -> None:
+        self._deserializer = deserializer
         self._registry = registry
         self._properties = properties.merged({MAX_OUTAGE.key: 0})
         self._is_group = properties.value(JOB_WORKERS) == "GROUP"
@@ -103,8 +113,9 @@ class JobChecks:
         Values for the dead-letter sink have no type, so their fields are not checked.
         """
         try:
-            is_own = name == "sink"
-            of = value_type_made_by(chosen_deserializer(self._registry, self._properties, None)) if is_own else None
+            of = None
+            if name == "sink":
+                of = value_type_made_by(chosen_deserializer(self._registry, self._properties, self._deserializer))
         except Exception:  # Another finding reports which plugin has failed.
             return []
         takes_all, context = type(sink).check_values is Sink.check_values, SinkContext(value_type=of)

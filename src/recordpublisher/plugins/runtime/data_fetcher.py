@@ -105,8 +105,10 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         self.properties = given
         self._given_sink = None if isinstance(sink, str) else command.argument(sink, SINK)
         self._given_store = command.argument(state_store, STATE_URI)
+        named = isinstance(deserializer, str)  # The properties have the name.
+        self.given_deserializer = None if named else command.argument(deserializer, DESERIALIZER)
         self._values = (
-            command.argument(deserializer, DESERIALIZER),
+            self.given_deserializer,
             command.argument(timestamp_assigner, TIMESTAMP_FIELD),
             command.argument(watermark_assigner, WATERMARK_STRATEGY),
         )

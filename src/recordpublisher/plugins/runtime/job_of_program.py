@@ -4,7 +4,9 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
+from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
@@ -45,17 +47,17 @@ async def run_python_job(
         await run_fetcher(fetcher, report, [*own, *exporters], bounds=bounds)
 
 
-def properties_of_program(job: str, given: Mapping[str, str]) -> Properties:
-    """Return the properties of the job's fetcher, for a command that describes the job.
+def describe_program(job: str, given: Mapping[str, str]) -> tuple[Properties, DeserializerArgument[Any] | None]:
+    """Return the properties of the job's fetcher, and the deserializer if the program gave an object, for a command that describes the job.
 
     - `given`: properties that take precedence over the job's own.
 
     Raises: the errors of `run_python_job`.
     """
 
-    async def made() -> Properties:
+    async def made() -> tuple[Properties, DeserializerArgument[Any] | None]:
         async with fetcher_of_program(job, given) as fetcher:
-            return fetcher.properties_for_commands()
+            return fetcher.properties_for_commands(), fetcher.given_deserializer
 
     return asyncio.run(made())
 

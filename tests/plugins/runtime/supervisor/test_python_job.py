@@ -10,7 +10,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.local import in_memory
 from recordpublisher.plugins.runtime.argument_checks import COMMAND_OPTIONS, CommandOptions
-from recordpublisher.plugins.runtime.job_of_program import fetcher_from_program, properties_of_program, run_python_job
+from recordpublisher.plugins.runtime.job_of_program import describe_program, fetcher_from_program, run_python_job
 
 SHOP = """
 from contextlib import asynccontextmanager
@@ -119,7 +119,7 @@ async def test_options_of_the_command_are_above_those_of_the_program(shop):
 def test_an_option_stands_in_place_of_the_argument_for_commands_beside_the_job(shop, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     given = {"flink.state.uri": "copy", "flink.streams": "clicks,refunds"}
-    found = [properties_of_program("shop_of_program:stored", each) for each in ({}, given)]
+    found = [describe_program("shop_of_program:stored", each)[0] for each in ({}, given)]
 
     assert [each["flink.state.uri"] for each in found] == ["live", "copy"]
     assert [each["flink.streams"] for each in found] == ["orders", "clicks,refunds"]

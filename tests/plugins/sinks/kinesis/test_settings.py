@@ -1,5 +1,6 @@
 import pytest
 
+from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.sinks.kinesis import KinesisSink, Producer
 from recordpublisher.plugins.sinks.kinesis.sink_settings import KinesisSinkSettings
@@ -58,6 +59,21 @@ def test_built_from_properties_the_stream_is_a_property():
     KinesisSink({"flink.sink.kinesis.stream": "out", "aws.region": "eu-west-1"})
     with pytest.raises(ConfigurationError, match=r"flink\.sink\.kinesis\.stream"):
         KinesisSink({"aws.region": "eu-west-1"})
+
+
+def test_c2_a_producer_warns_once_of_a_key_that_no_plugin_has(caplog):
+    with serve_in_thread(streams={"out": 1}) as served:
+        unknown = {**served.properties(), "flink.sink.nowhere.place": "1"}
+        with Producer("out", unknown) as producer:
+            producer.put(b"1", "k")
+
+    assert caplog.messages == ["unknown property 'flink.sink.nowhere.place' is ignored"]
+
+
+def test_c2_a_misspelt_key_next_to_the_stream_in_a_mapping_is_an_error_of_a_producer():
+    given = {"flink.sink.kinesis.stream": "out", "flink.sink.kinesis.orderin": "NONE", "aws.region": "us-east-1"}
+    with pytest.raises(ConfigurationError, match=r"flink\.sink\.kinesis\.ordering"):
+        Producer(given)
 
 
 def test_c2_an_unknown_key_of_a_sink_on_its_own_is_an_error():

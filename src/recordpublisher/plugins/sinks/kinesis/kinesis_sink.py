@@ -323,7 +323,8 @@ def stream_and_properties(
     if not isinstance(stream, str | Mapping):
         raise ConfigurationError("stream", str(stream) if stream is None else stream, _VALID_STREAM)
     checked = checked_properties(properties if isinstance(stream, str) else stream, settings, of)
-    if isinstance(stream, str):  # The job has checked its own properties.
+    # A job has checked the properties from which it makes the sink.
+    if isinstance(stream, str) or of is not KinesisSink:
         if any(map(is_unknown, checked)):  # An installed plugin may declare these keys, in a file that a job uses too.
             from recordpublisher.plugins.host.plugin_loading import (
                 load_registry,  # imported here because it loads pluggy

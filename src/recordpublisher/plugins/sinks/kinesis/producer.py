@@ -19,6 +19,7 @@ from recordpublisher.fetcher.metric_types import SinkMetric
 from recordpublisher.plugins.runtime.background_loop import BackgroundLoop, LoopForExit, call_before_pools_close
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.properties.keyword_types import JobSettings
+from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.properties.times_and_sizes import Duration, seconds_of
 
 from .kinesis_sink import KinesisSink, stream_and_properties
@@ -59,8 +60,8 @@ class Producer:
         name, given = stream_and_properties(stream, properties, settings, Producer)
         self._make_sink = partial(
             KinesisSink,
-            name,
-            given,  # A copy, because a child of this process makes a sink later.
+            # A copy, because a child of this process makes a sink later. With the stream in it, the sink does not check it again.
+            given.merged({SINK_STREAM.key: name}),
             queue_limit=queue_limit,
             ordering=ordering,
             fail_on_error=fail_on_error,
