@@ -42,6 +42,7 @@ class WorkerMetrics(msgspec.Struct, frozen=True):
     - `shards`: the metrics of each shard by `stream/shard-id`.
     - `sink`: the metrics of the sink.
     - `producer`: the name of the producer: its stream, with a number if the process has several of one stream. Empty for a worker.
+    - `job`: `flink.job.name` of the worker's job; empty if it is not set, and for a producer.
     """
 
     process: int
@@ -49,6 +50,7 @@ class WorkerMetrics(msgspec.Struct, frozen=True):
     shards: dict[str, dict[str, Any]]
     sink: list[SinkMetric] = []
     producer: str = ""
+    job: str = ""
 
 
 class WorkerHealth(msgspec.Struct, frozen=True):
@@ -57,17 +59,20 @@ class WorkerHealth(msgspec.Struct, frozen=True):
     - `process`: the number of the process on its machine.
     - `not_ready`: the reasons, as sentences for people. It is ready if there is none.
     - `producer`: the name of the producer; empty for a worker.
+    - `job`: `flink.job.name` of the worker's job; empty if it is not set, and for a producer.
     """
 
     process: int
     responds: bool
     not_ready: list[str]
     producer: str = ""
+    job: str = ""
 
     @property
     def name(self) -> str:
         """The name that messages use."""
-        return f"producer {self.producer}" if self.producer else f"worker {self.process}"
+        of_job = f" of job {self.job}" if self.job else ""
+        return f"producer {self.producer}" if self.producer else f"worker {self.process}{of_job}"
 
     @property
     def is_ready(self) -> bool:

@@ -21,6 +21,7 @@ from recordpublisher.publishers.errors import FatalKinesisError, FencedError, Si
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     DRAIN_TIMEOUT,
+    JOB_NAME,
     JOB_WORKERS,
     SINK,
     STATE_URI,
@@ -134,6 +135,11 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         self._is_stopped = False
         self._is_open = False
         self._is_running = False
+
+    @property
+    def job_name(self) -> str:
+        """`flink.job.name`; empty if it is not set. Metrics and log lines of the job have it."""
+        return self.properties.value(JOB_NAME) or ""
 
     @property
     def streams(self) -> tuple[str, ...]:
