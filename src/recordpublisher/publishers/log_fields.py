@@ -20,7 +20,7 @@ def log_fields(**fields: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        # A coroutine that nobody awaits any more is closed in another context, which never had these fields.
+        # If a coroutine is dropped unfinished, Python closes it in another context, which never had these fields.
         with suppress(ValueError):
             _fields_of_task.reset(token)
 

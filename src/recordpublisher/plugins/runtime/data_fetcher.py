@@ -241,6 +241,9 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         The run ends with a checkpoint, except after a cancellation, and after an error with which the sink may have lost records. An error
         is also logged. If no positions are stored, that is logged once.
 
+        If the run is cancelled, the records since the last checkpoint are read again: call `stop()` instead. In a group, other workers get
+        the shards of a cancelled run when the `async with` of the fetcher ends.
+
         Raises: RecordPublisherError if reading or storing fails, StateError if the fetcher is not open, RuntimeError if another run has not
         ended, and errors of the sink.
         """
