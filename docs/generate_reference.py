@@ -218,8 +218,9 @@ The [Kinesis sink](kinesis-sink-metrics.md) and [Spark](../spark/monitor.md#what
 - Gauges of time (`lagMs`, `lastEmitAgeMs` ...) keep growing while a shard is silent or held.
 - Each process has its own values. Counters, records, bytes and shards add up over the processes of a job, and so does `workersWanted`.
   Watermarks, lags and ages do not add up, nor do `unownedShards` and `unownedMs`: take the value of the worst process.
-- Prometheus gets seconds and bytes, with the labels `process`, `stream` and `shard` ([export](../operate/export-metrics.md)). A text
-  becomes a label of a metric that is always 1: `recordpublisher_shard_stage_info{...,stage="READING"} 1`.
+- Prometheus gets seconds and bytes, with the labels `job_name`, `process`, `stream` and `shard`
+  ([export](../operate/export-metrics.md)). A text becomes a label of a metric that is always 1:
+  `recordpublisher_shard_stage_info{...,stage="READING"} 1`.
 - A histogram has the upper `bounds` of its buckets, their `counts` (the last is of values above all bounds) and the `sum`. Prometheus gets
   it as a histogram: `histogram_quantile(0.99, rate(recordpublisher_worker_write_delay_seconds_bucket[5m]))`.
 - Names are Flink's where Flink has them."""

@@ -239,6 +239,46 @@ def test_a_server_that_starts_in_an_outage_has_its_port_and_ends_at_once(folder,
     assert "Traceback" not in output
 
 
+TWO_JOBS = """
+import asyncio
+import two_jobs
+
+asked = []
+two_jobs.signal.raise_signal = asked.append
+
+
+async def serve():
+    async with asyncio.timeout(60), two_jobs.lifespan(two_jobs.app):
+        for fetcher in two_jobs.app.state.fetchers:
+            await fetcher.wait_ready()
+        await asyncio.sleep(1)
+        print((await two_jobs.metrics()).body.decode())
+    assert asked == []
+
+
+asyncio.run(serve())
+"""
+
+
+def test_two_jobs_of_one_application_handle_each_order_once_over_a_restart(folder, served):
+    outputs = []
+    for _ in range(2):
+        served.stream("orders").put(b"{}")
+        program = [sys.executable, "-c", TWO_JOBS]
+        environment = process_environment(**sdk_environment(served))
+        ran = subprocess.run(
+            program, cwd=folder, env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        assert ran.returncode == 0, ran.stderr
+        outputs.append(ran.stdout)
+
+    for output in outputs:
+        handled = [line for line in output.splitlines() if line.startswith(("packed", "billed"))]
+        assert sorted(handled) == ["billed key-0", "packed key-0"]
+        for job in "packing", "billing":
+            assert re.search(f'recordpublisher_worker_records_total{{job_name="{job}",process="."}} 1\n', output)
+
+
 def test_the_pages_test_of_the_application_passes(folder):
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "test_shop.py"]
     done = subprocess.run(

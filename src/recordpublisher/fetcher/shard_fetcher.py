@@ -77,6 +77,8 @@ class ShardFetcher:
         self._sink_metrics = SinkMetrics(parts.job.sink)
         self._has_failed = False
         """Whether an error ended the last run."""
+        self._has_stopped_writing = self._was_cancelled = False
+        """Whether the last run was cancelled, and no longer wrote when it ended."""
         self._released_after: Exception | None = None
         """The error after which a last checkpoint was begun. That checkpoint has released the shards, so this fetcher cannot run again."""
         self._idle_ms: int | None = None
@@ -114,10 +116,13 @@ class ShardFetcher:
             raise StateError(
                 f"this fetcher cannot run again; create a new one to resume. An error has ended it: {describe_error(self._released_after)}"
             ) from self._released_after
-        self._has_failed = is_cut_off = False
+        self._has_failed = self._was_cancelled = self._has_stopped_writing = is_cut_off = False
         self._idle_ms = None
         try:
             return await self._run(TerminationCondition(bounds, has_leases=self._ownership.has_leases))
+        except asyncio.CancelledError:
+            self._was_cancelled = self._has_stopped_writing
+            raise
         except Exception as error:
             self._has_failed = is_cut_off = True
             is_cut_off = not await self._take_after(error)
@@ -145,10 +150,24 @@ class ShardFetcher:
         job = self._dependencies
         if self._has_failed or self._ownership.has_others:
             job.factory.keep_shared()
+        began, seconds = job.clock.monotonic(), job.settings.drain_ms / 1000
         try:
-            await close_dependencies(job, self._parts.dead_letters.close(job.settings.drain_ms / 1000))
+            await close_dependencies(job, self._parts.dead_letters.close(seconds))
+            if self._was_cancelled and job.clock.monotonic() - began < seconds:
+                await self._release_shards()
         finally:
             await self._ownership.close()
+
+    async def _release_shards(self) -> None:
+        """Let other workers of the group acquire the shards of a cancelled run at once, unless a call of user code still runs.
+
+        A call in a thread cannot be ended, and could write at the same time as the next reader of the shard.
+        """
+        left = unfinished_of(self._dependencies.sink)
+        if left is None or not left.calls:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RELEASE_SECONDS):
+                    await self._ownership.after_run(is_cut_off=True)
 
     def metrics(self) -> dict[str, Any]:
         """Return the metrics as a plain dict: `worker` has those of the worker, and `shards` those of each `stream/shard-id` (A1)."""
@@ -243,6 +262,7 @@ class ShardFetcher:
                 await self._ownership.before_stop()
         finally:
             await self._end_run(run, emitting, checkpointing, others)
+            self._has_stopped_writing = True
         await self._take_last(reason)
         outcomes = {
             entry.key: shard_outcome(entry, emitted_before.get(entry.key, (0, 0, 0)), self._past_event_time)
@@ -531,6 +551,8 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
 
 log = logging.getLogger("recordpublisher.fetcher")
 READY_CHECK_SECONDS = 0.02
+RELEASE_SECONDS = 2.0
+"""How long a fetcher that is closed after a cancelled run waits until its shards are released (seconds)."""
 OWNER_SECONDS = 5.0
 """Seconds between two checks that this start still owns its positions.
 

@@ -69,7 +69,9 @@ class ShardOwnership(ABC):
         """Called when the run was stopped, while records are still read and written."""
 
     async def after_run(self, *, is_cut_off: bool) -> None:  # noqa: B027 - optional on purpose
-        """Called when the run is over, perhaps twice. `is_cut_off`: whether an error or the drain timeout has ended it."""
+        """Called when the run is over, perhaps twice. `is_cut_off`: whether an error, the drain timeout or a cancellation has ended
+        it.
+        """
 
     @property
     def has_others(self) -> bool:

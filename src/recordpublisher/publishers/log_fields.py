@@ -1,8 +1,9 @@
 """The fields of log lines: those of a task, of a stream or shard, and of a trace."""
 
+import logging
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from logging import LogRecord
 from types import MappingProxyType
@@ -19,7 +20,35 @@ def log_fields(**fields: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        _fields_of_task.reset(token)
+        # If a coroutine is dropped unfinished, Python closes it in another context, which never had these fields.
+        with suppress(ValueError):
+            _fields_of_task.reset(token)
+
+
+@contextmanager
+def job_in_lines(name: str) -> Iterator[None]:
+    """Begin each line that this task logs in the `with` block, and each line of a task that it starts there, with the name of the job.
+
+    The lines of `recordpublisher run` have the name only as a field, because its process has one job. Without a name nothing changes.
+    """
+    if not name:
+        yield
+        return
+    for logger in list(logging.root.manager.loggerDict.values()):
+        # A filter of the logger `recordpublisher` would not see the lines of the loggers below it.
+        if isinstance(logger, logging.Logger) and logger.name.startswith("recordpublisher."):
+            logger.addFilter(_begin_with_job)
+    with log_fields(job=name):
+        yield
+
+
+def _begin_with_job(record: LogRecord) -> bool:
+    fields = _fields_of_task.get()
+    if "job" in fields and "process" not in fields:
+        # Without arguments, logging does not format the message.
+        name = fields["job"].replace("%", "%%") if record.args else fields["job"]
+        record.msg = f"job {name}: {record.msg}"
+    return True
 
 
 def log_extra(

@@ -35,7 +35,7 @@ class ConnectedStore(MemoryStore):
         super().__init__()
         self.values = shared.values
         self._shared = shared
-        self.is_cut = False
+        self.is_cut = self.is_hanging = False
         self.workers: set[str] = set()
         """The lives that the process had."""
 
@@ -46,6 +46,11 @@ class ConnectedStore(MemoryStore):
     async def list(self, prefix: str, *, consistent: bool = True) -> Any:
         self._check()
         return await self._shared.list(prefix)
+
+    async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
+        while self.is_hanging:  # noqa: ASYNC110 - nobody ends it
+            await asyncio.sleep(1)
+        return await super().compare_and_set(name, value, expected)
 
     def _write(self, name: str, value: bytes, expected: str | None) -> str:
         self._check()

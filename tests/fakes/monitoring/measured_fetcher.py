@@ -40,6 +40,7 @@ class MeasuredFetcher:
     given: dict[str, Any] = field(default_factory=lambda: METRICS)
     reasons: list[str] = field(default_factory=list)
     sink: list[SinkMetric] = field(default_factory=list)
+    job_name: str = ""
 
     def metrics(self) -> dict[str, Any]:
         return self.given

@@ -6,10 +6,12 @@ from itertools import pairwise
 import pytest
 
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
+from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.testing import run_virtual
 
 from fakes.leases.elastic_processes import DURATION, ElasticProcesses
+from fakes.scripted_source import RecordingSink
 
 
 def test_processes_share_the_shards_and_a_joiner_causes_no_repeat():
@@ -100,6 +102,90 @@ def test_the_shards_of_a_process_that_fails_are_read_without_waiting_for_its_lea
     group, took = run_virtual(story())
     assert sorted(group.rows) == sorted(group.sent)
     assert took < DURATION / 2
+
+
+async def seconds_after_a_cancellation(group, first, second):
+    """How long the other process takes for records of all shards."""
+    await first.kill()
+    await first.fetcher.close()
+    group.send()
+    before = asyncio.get_running_loop().time()
+    await group.wait_until_all_is_written()
+    took = asyncio.get_running_loop().time() - before
+    await second.stop()
+    return took
+
+
+def test_the_shards_of_a_run_that_is_cancelled_are_read_soon_after_the_fetcher_was_closed():
+    async def story():
+        group = ElasticProcesses(shards=4)
+        first, second = await group.join_two()
+        group.send()
+        await group.wait_until_all_is_written()
+        return group, await seconds_after_a_cancellation(group, first, second)
+
+    group, took = run_virtual(story())
+    assert set(group.rows) == group.sent
+    assert took < DURATION / 2
+
+
+class BusySink(RecordingSink):
+    """Has a call in a thread, which nobody can end."""
+
+    def unfinished(self):
+        return Unfinished(0, "records not handled: 0", calls=1)
+
+
+def test_the_leases_of_a_run_that_is_cancelled_expire_if_a_call_still_runs():
+    async def story():
+        group = ElasticProcesses(shards=4)
+        first = await group.join(sink=BusySink(0.0))
+        await group.wait_until(lambda: len(first.shards) == 4)
+        await first.kill()
+        await first.fetcher.close()
+        before = asyncio.get_running_loop().time()
+        second = await group.join()
+        group.send()
+        await group.wait_until_all_is_written()
+        await second.stop()
+        return asyncio.get_running_loop().time() - before
+
+    assert run_virtual(story()) >= DURATION
+
+
+def test_the_leases_of_a_run_that_is_cancelled_twice_during_a_write_expire():
+    async def story():
+        group = ElasticProcesses(shards=1, cost=3.0)
+        first = await group.join()
+        await group.wait_until(lambda: len(first.shards) == 1)
+        group.send(1)
+        await asyncio.sleep(1)
+        first.running.cancel()
+        await asyncio.sleep(0.1)  # the run waits for its write
+        await first.kill()
+        await first.fetcher.close()
+        before = asyncio.get_running_loop().time()
+        second = await group.join()
+        group.send(1)
+        await group.wait_until_all_is_written()
+        await second.stop()
+        return asyncio.get_running_loop().time() - before
+
+    assert run_virtual(story()) >= DURATION
+
+
+def test_a_run_that_is_cancelled_does_not_wait_for_a_store_that_hangs():
+    async def story():
+        group = ElasticProcesses(shards=1)
+        first = await group.join()
+        await group.wait_until(lambda: len(first.shards) == 1)
+        await first.kill()
+        first.store.is_hanging = True
+        before = asyncio.get_running_loop().time()
+        await first.fetcher.close()
+        return asyncio.get_running_loop().time() - before
+
+    assert run_virtual(story()) <= 2
 
 
 def test_a_process_that_fails_without_its_store_ends_and_its_leases_expire():

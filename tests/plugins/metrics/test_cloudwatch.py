@@ -48,6 +48,28 @@ def metrics_of(line):
     return {metric["Name"]: (line[metric["Name"]], metric["Unit"]) for metric in directive["Metrics"]}
 
 
+def test_a_job_with_a_name_of_its_own_is_another_dimension(tmp_path):
+    file = tmp_path / "metrics.log"
+    properties = Properties({"flink.metrics.cloudwatch.file": str(file), "flink.metrics.cloudwatch.shards": True})
+    fetchers = FetchersOfProcess([MeasuredFetcher(job_name="payments"), MeasuredFetcher(job_name="ledger")])
+
+    async def run():
+        async with open_exporters([CloudWatchExporter(properties, FixedClock())], fetchers):
+            pass
+
+    asyncio.run(run())
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    found = [(line["Job"], line.get("Process"), line.get("Shard"), line["records"]) for line in lines]
+    assert found == [
+        ("payments", "0", None, 4),
+        ("payments", None, "a", 2),
+        ("payments", None, "b", 2),
+        ("ledger", "1", None, 4),
+        ("ledger", None, "a", 2),
+        ("ledger", None, "b", 2),
+    ]
+
+
 def test_a_line_has_the_metrics_of_a_worker_with_units_and_dimensions(tmp_path):
     line, _ = written(tmp_path, 4)
     (directive,) = line["_aws"]["CloudWatchMetrics"]

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 import recordpublisher as rp
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
@@ -132,6 +133,30 @@ def test_producers_have_the_names_of_their_streams_beside_fetchers():
     ready = [line.split("{")[1] for line in text.splitlines() if line.startswith("recordpublisher_producer_ready{")]
     assert ready == ['producer="a"} 1', 'producer="b"} 1', 'producer="a-2"} 0']  # a sink that is not open is not ready
     assert 'recordpublisher_worker_up{process="0"} 1\n' in text
+
+
+async def test_two_jobs_of_one_process_are_told_apart():
+    """Both jobs may read the same shards, and the number of a process is only the place of its fetcher in the arguments."""
+    names = {"process": "0", "job_name": "payments"}, {"process": "1", "job_name": "ledger"}
+    fetchers = [rp.DataFetcher("s", ACCESS, sink=rp.MemorySink(), job_name=each["job_name"]) for each in names]
+    measured = [MeasuredFetcher(job_name=each.job_name) for each in fetchers]
+    text = metrics_text(*measured, rp.Producer("a", ACCESS))
+    of_jobs = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    of_jobs = [sample for sample in of_jobs if "producer" not in sample.labels]
+
+    assert {sample.name for sample in of_jobs} >= {
+        "recordpublisher_worker_up",
+        "recordpublisher_worker_ready",
+        "recordpublisher_worker_records_total",
+        "recordpublisher_shard_records_total",
+    }
+    assert {(sample.labels["process"], sample.labels.get("job_name")) for sample in of_jobs} == {
+        tuple(each.values()) for each in names
+    }
+    assert [each.name for each in await FetchersOfProcess(measured).health()] == [
+        "worker 0 of job payments",
+        "worker 1 of job ledger",
+    ]
 
 
 async def test_what_has_no_metrics_is_refused_at_once():

@@ -102,6 +102,15 @@ async def test_the_job_is_the_service(collector):
     assert collector.resource["service.name"] == "orders"
 
 
+async def test_two_jobs_have_their_names_as_an_attribute(collector):
+    await export(collector, MeasuredFetcher(job_name="payments"), MeasuredFetcher(job_name="ledger"))
+    of_workers = collector.metrics["recordpublisher.worker.records"].sum.data_points
+    of_shards = collector.metrics["messaging.client.consumed.messages"].sum.data_points
+
+    assert [attributes(point)["recordpublisher.job"] for point in of_workers] == ["payments", "ledger"]
+    assert {attributes(point)["recordpublisher.job"] for point in of_shards} == {"payments", "ledger"}
+
+
 async def test_a_collector_that_refuses_is_a_warning_and_the_job_goes_on(collector, caplog):
     collector.status = 400
     await export(collector, MeasuredFetcher())

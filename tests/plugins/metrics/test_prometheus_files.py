@@ -166,7 +166,7 @@ async def server_of(prometheus, folder, target):
 
 
 async def series_of(session, url, expression):
-    shown = expression.replace("$stream", ".*").replace("$__rate_interval", "1m")
+    shown = expression.replace("$stream", ".*").replace("$job_name", ".*").replace("$__rate_interval", "1m")
     async with session.get(f"{url}/api/v1/query", params={"query": shown}) as response:
         if response.status == 503:  # it listens before it is ready
             return []
@@ -209,6 +209,10 @@ async def test_every_expression_of_the_dashboard_returns_series(prometheus, tmp_
                 await process.communicate()
             fetcher.stop()
             await running
+
+
+def test_every_expression_may_show_one_job():
+    assert [each for each in EXPRESSIONS if each.count("recordpublisher_") != each.count('job_name=~"$job_name"')] == []
 
 
 def test_every_panel_has_an_expression_and_a_place_of_its_own():

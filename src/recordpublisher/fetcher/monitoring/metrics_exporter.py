@@ -45,6 +45,7 @@ class WorkerMetrics(msgspec.Struct, frozen=True):
     - `shards`: the metrics of each shard by `stream/shard-id`.
     - `sink`: the metrics of the sink.
     - `producer`: the name of the producer: its stream, with a number if the process has several for one stream. Empty for a worker.
+    - `job`: `flink.job.name` of the worker's job; empty if it is not set, and for a producer.
     """
 
     process: int
@@ -52,6 +53,7 @@ class WorkerMetrics(msgspec.Struct, frozen=True):
     shards: dict[str, dict[str, Any]]
     sink: list[SinkMetric] = []
     producer: str = ""
+    job: str = ""
 
 
 class WorkerHealth(msgspec.Struct, frozen=True):
@@ -60,17 +62,20 @@ class WorkerHealth(msgspec.Struct, frozen=True):
     - `process`: the number of the process on its machine.
     - `not_ready`: the reasons why it is not ready, as sentences for people. Empty if it is ready.
     - `producer`: the name of the producer; empty for a worker.
+    - `job`: `flink.job.name` of the worker's job; empty if it is not set, and for a producer.
     """
 
     process: int
     responds: bool
     not_ready: list[str]
     producer: str = ""
+    job: str = ""
 
     @property
     def name(self) -> str:
         """The name of the worker or producer in messages."""
-        return f"producer {self.producer}" if self.producer else f"worker {self.process}"
+        of_job = f" of job {self.job}" if self.job else ""
+        return f"producer {self.producer}" if self.producer else f"worker {self.process}{of_job}"
 
     @property
     def is_ready(self) -> bool:

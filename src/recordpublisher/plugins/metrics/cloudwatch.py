@@ -75,10 +75,10 @@ class CloudWatchExporter(PeriodicExporter):
         self._process_of = still | {key: process for process, keys in here.items() for key in keys}
 
     def _shard_dimensions(self, origin: MetricOrigin) -> tuple[str, ...]:
-        return self._job, origin.stream, origin.shard
+        return origin.job or self._job, origin.stream, origin.shard
 
     def _lines_of(self, worker: WorkerMetrics) -> Iterable[dict[str, Any]]:
-        own = {"Job": self._job, "Process": str(worker.process)}
+        own = {"Job": worker.job or self._job, "Process": str(worker.process)}
         if worker.producer:
             own = {"Job": self._job, "Producer": worker.producer}
         sink = [structs.replace(each, name=_sink_name(each)) for each in worker.sink]

@@ -92,7 +92,11 @@ class _Export(OnlyAsyncWith, AbstractAsyncContextManager[None]):
 
 @runtime_checkable
 class MeasuredFetcher(Protocol):
-    """The methods that exporters need of a `DataFetcher`."""
+    """The part of a `DataFetcher` that exporters need."""
+
+    @property
+    def job_name(self) -> str:
+        """`flink.job.name`; empty if it is not set."""
 
     def metrics(self) -> dict[str, Any]:
         """Return the current metrics."""
@@ -154,7 +158,7 @@ class _ProducerAsFetcher:
     """Makes a producer look like a fetcher that reads no shard."""
 
     def __init__(self, name: str, producer: MeasuredProducer) -> None:
-        self.producer = name
+        self.producer, self.job_name = name, ""
         self.sink_metrics = producer.exported_metrics
         self.reasons_not_ready = producer.reasons_not_ready
 
@@ -184,14 +188,21 @@ class FetchersOfProcess:
         """Return the metrics of each fetcher."""
         read = [(fetcher, fetcher.metrics()) for fetcher in self._fetchers]
         return [
-            WorkerMetrics(number, metrics["worker"], metrics["shards"], fetcher.sink_metrics(), _name(fetcher))
+            WorkerMetrics(
+                number,
+                metrics["worker"],
+                metrics["shards"],
+                fetcher.sink_metrics(),
+                _name(fetcher),
+                fetcher.job_name,
+            )
             for number, (fetcher, metrics) in enumerate(read)
         ]
 
     def check(self) -> list[WorkerHealth]:
         """Return the health of each fetcher."""
         return [
-            WorkerHealth(number, True, each.reasons_not_ready(), _name(each))
+            WorkerHealth(number, True, each.reasons_not_ready(), _name(each), each.job_name)
             for number, each in enumerate(self._fetchers)
         ]
 
@@ -344,6 +355,7 @@ class MetricOrigin(NamedTuple):
     stream: str = ""
     shard: str = ""
     producer: str = ""
+    job: str = ""
 
 
 Row = tuple[MetricOrigin, dict[str, Any]]
@@ -354,7 +366,7 @@ def shard_rows(worker: WorkerMetrics) -> Iterator[Row]:
     """Return the rows of the shards of a worker."""
     for key, values in worker.shards.items():
         stream, _, shard = key.rpartition("/")
-        yield MetricOrigin(worker.process, stream, shard), values
+        yield MetricOrigin(worker.process, stream, shard, job=worker.job), values
 
 
 def exported_tables(workers: Sequence[WorkerMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
@@ -365,13 +377,13 @@ def exported_tables(workers: Sequence[WorkerMetrics]) -> list[tuple[Iterable[Exp
     jobs = [each for each in workers if not each.producer]
     of_sinks = {metric.name: _export_metric("sink", metric) for each in workers for metric in each.sink}
     in_sinks = [
-        (MetricOrigin(each.process, producer=each.producer), {one.name: one.value for one in each.sink})
+        (MetricOrigin(each.process, producer=each.producer, job=each.job), {one.name: one.value for one in each.sink})
         for each in workers
     ]
     if workers and not jobs:
         return [(of_sinks.values(), in_sinks)]
     return [
-        (EXPORTED_WORKER_METRICS, [(MetricOrigin(each.process), each.values) for each in jobs]),
+        (EXPORTED_WORKER_METRICS, [(MetricOrigin(each.process, job=each.job), each.values) for each in jobs]),
         (of_sinks.values(), in_sinks),
         (EXPORTED_SHARD_METRICS, [row for each in jobs for row in shard_rows(each)]),
     ]

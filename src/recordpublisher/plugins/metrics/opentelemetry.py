@@ -118,14 +118,17 @@ class OpenTelemetryExporter(PeriodicExporter):
 def _attributes(origin: MetricOrigin) -> dict[str, str | int]:
     if origin.producer:
         return {"messaging.system": SYSTEM, "messaging.operation.name": "send", "messaging.client.id": origin.producer}
+    worker: dict[str, str | int] = {"recordpublisher.process": origin.process}
+    if origin.job:
+        worker["recordpublisher.job"] = origin.job
     if not origin.shard:
-        return {"recordpublisher.process": origin.process}
+        return worker
     return {
         "messaging.system": SYSTEM,
         "messaging.operation.name": "poll",
         "messaging.destination.name": origin.stream,
         "messaging.destination.partition.id": origin.shard,
-        "recordpublisher.process": origin.process,
+        **worker,
     }
 
 

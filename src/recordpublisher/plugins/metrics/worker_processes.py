@@ -16,6 +16,7 @@ from recordpublisher.fetcher.monitoring.metrics_exporter import (
     WorkerHealth,
     WorkerMetrics,
 )
+from recordpublisher.publishers.properties.job_properties import JOB_NAME
 from recordpublisher.publishers.properties.properties import Properties
 
 from ..host.build_from_properties import build_metrics_exporters
@@ -32,7 +33,8 @@ METRICS_PATH, HEALTH_PATH = "/metrics", "/health"
 class WorkerProcesses:
     """The workers of a supervisor, numbered from 0, as a MetricsSource."""
 
-    def __init__(self, folder: Path, count: int) -> None:
+    def __init__(self, folder: Path, count: int, job: str = "") -> None:
+        self._job = job
         self._paths = [_socket_path(folder, number) for number in range(count)]
 
     async def metrics(self) -> list[WorkerMetrics]:
@@ -50,7 +52,7 @@ class WorkerProcesses:
         return [
             msgspec.structs.replace(health, process=number)
             for number, answer in enumerate(found)
-            for health in answer or [WorkerHealth(number, False, [])]
+            for health in answer or [WorkerHealth(number, False, [], job=self._job)]
         ]
 
 
@@ -73,7 +75,8 @@ async def exported_from_processes(
         return
     # Only this user can read a temporary folder, so other users of the machine cannot read the metrics.
     with TemporaryDirectory(prefix="recordpublisher-") as folder:
-        async with open_exporters(exporters, WorkerProcesses(Path(folder), count)):
+        job = properties.value(JOB_NAME) or ""
+        async with open_exporters(exporters, WorkerProcesses(Path(folder), count, job)):
             yield Path(folder)
 
 

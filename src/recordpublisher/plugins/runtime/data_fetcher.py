@@ -18,9 +18,11 @@ from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds,
 from recordpublisher.fetcher.sink import Sink, State, Unfinished
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import FatalKinesisError, FencedError, SinkError, StateError
+from recordpublisher.publishers.log_fields import job_in_lines
 from recordpublisher.publishers.properties.job_properties import (
     DESERIALIZER,
     DRAIN_TIMEOUT,
+    JOB_NAME,
     JOB_WORKERS,
     SINK,
     STATE_URI,
@@ -138,6 +140,11 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         self._is_running = False
 
     @property
+    def job_name(self) -> str:
+        """`flink.job.name`; empty if it is not set. Metrics and log lines of the job have it."""
+        return self.properties.value(JOB_NAME) or ""
+
+    @property
     def streams(self) -> tuple[str, ...]:
         """The names of the streams that are read now."""
         return tuple(self._streams)
@@ -172,7 +179,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
                 if self._handles_signals:
                     STOP_SIGNALS.add(self.stop)
                 JOBS_IN_THREADS.add(self, self.stop, self.properties.value(DRAIN_TIMEOUT) / 1000 + CLOSING_SECONDS)
-                self._opening = asyncio.create_task(self._fetcher.open())
+                with job_in_lines(self.job_name):
+                    self._opening = asyncio.create_task(self._fetcher.open())
                 if self._is_stopped:
                     self._opening.cancel()
                 with LoopWatch():
@@ -235,11 +243,18 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         The run ends with a checkpoint, except after a cancellation, and after an error with which the sink may have lost records. An error
         is also logged. If no positions are stored, that is logged once.
 
+        If the run is cancelled, the records since the last checkpoint are read again: call `stop()` instead. In a group, other workers get
+        the shards of a cancelled run when the `async with` of the fetcher ends.
+
         Raises: RecordPublisherError if reading or storing fails, StateError if the fetcher is not open, RuntimeError if another run has not
         ended, and errors of the sink.
         """
         with SHORT_ERRORS:
             self._check_may_run()
+        with job_in_lines(self.job_name):
+            return await self._run_and_log()
+
+    async def _run_and_log(self) -> BoundedResult:
         self.tell_of_lost_positions()
         try:
             return await self.run_bounded()
@@ -295,7 +310,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
                 return BoundedResult(EndReason.STOPPED, {})
             self._is_running = True
             try:
-                with LoopWatch():
+                with LoopWatch(), job_in_lines(self.job_name):
                     return await self._told(self._fetcher.run_bounded(bounds), self._fetcher.ending)
             except FatalKinesisError as error:
                 if error.code in ("InvalidArgumentException", "ValidationException") and self._state_place:
@@ -314,7 +329,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         self._is_stopped = True
         self._fetcher.stop()
         if self._opening is not None and self._opening.cancel():
-            log.info("the fetcher was stopped while it was opening: it has read nothing")
+            with job_in_lines(self.job_name):
+                log.info("the fetcher was stopped while it was opening: it has read nothing")
 
     async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event) -> T:
         """Return the result of `work`.
@@ -408,6 +424,10 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
 
     async def _close(self, ended_by: BaseException | None) -> None:
         """Close everything. An error while closing does not hide the error that ended the job."""
+        with job_in_lines(self.job_name):
+            await self._close_and_log(ended_by)
+
+    async def _close_and_log(self, ended_by: BaseException | None) -> None:
         try:
             try:
                 with LoopWatch():

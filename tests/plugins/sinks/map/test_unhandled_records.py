@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 import time
 from dataclasses import replace
 
@@ -547,3 +548,27 @@ def test_a_child_that_is_revoked_while_it_waits_for_its_parent_may_come_back():
         return handler.begun
 
     assert run_virtual(job()) == [b"0", b"2"]
+
+
+# --- The end: a call in a thread outlives its sink ---
+
+
+@pytest.mark.parametrize("in_thread", [True, False])
+async def test_a_sink_that_is_closed_counts_the_calls_that_still_run(in_thread):
+    begun, may_end = asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def plain(record):
+        loop.call_soon_threadsafe(begun.set)
+        may_end.wait(60)
+
+    async def cancelled(record):
+        begun.set()
+        await asyncio.sleep(60)
+
+    sink = rp.MapSink(plain if in_thread else cancelled)
+    await open_and_write(sink, batch_of_keys("k"))
+    await begun.wait()
+    await sink.close()
+    may_end.set()
+    assert sink.unfinished().calls == int(in_thread)

@@ -153,8 +153,9 @@ def metrics_page(workers: Iterable[WorkerMetrics], health: Iterable[WorkerHealth
     healths, producers = [each for each in found if not each.producer], [each for each in found if each.producer]
     lines: list[str] = []
     if healths or not producers:
-        lines += metric_lines(*_UP, [f'{{process="{each.process}"}} {int(each.responds)}' for each in healths])
-        lines += metric_lines(*_READY, [f'{{process="{each.process}"}} {int(each.is_ready)}' for each in healths])
+        of_worker = [(_labels(MetricOrigin(each.process, job=each.job)), each) for each in healths]
+        lines += metric_lines(*_UP, [f"{{{labels}}} {int(each.responds)}" for labels, each in of_worker])
+        lines += metric_lines(*_READY, [f"{{{labels}}} {int(each.is_ready)}" for labels, each in of_worker])
     if producers:
         lines += metric_lines(
             *_PRODUCER_READY, [f"{{{_producer(each.producer)}}} {int(each.is_ready)}" for each in producers]
@@ -204,7 +205,9 @@ def _labels(origin: MetricOrigin) -> str:
     if origin.producer:
         return _producer(origin.producer)
     stream, shard = escaped_label(origin.stream), escaped_label(origin.shard)
-    return (f'stream="{stream}",shard="{shard}",' if shard else "") + f'process="{origin.process}"'
+    # Not `job`, which Prometheus sets itself to the name of the scrape.
+    job = f'job_name="{escaped_label(origin.job)}",' if origin.job else ""
+    return job + (f'stream="{stream}",shard="{shard}",' if shard else "") + f'process="{origin.process}"'
 
 
 def escaped_label(text: str) -> str:

@@ -121,6 +121,11 @@ class Handler:
         """Return the name of the function."""
         return self._name
 
+    @property
+    def runs_in_threads(self) -> bool:
+        """Whether a call runs in a thread, so that a cancellation does not end it."""
+        return not self._function.is_async
+
     def close(self) -> None:
         """Accept no more calls. A call that runs in a thread continues until it returns, and nothing waits for it."""
         self._is_closed = True
@@ -159,6 +164,11 @@ class StreamHandlers:
         """Return the name of the function for a stream, or "" if there is none."""
         handler = self._handlers.get(stream)
         return "" if handler is None else handler.name_of(stream)
+
+    @property
+    def runs_in_threads(self) -> bool:
+        """Whether a call of one of the functions runs in a thread."""
+        return any(handler.runs_in_threads for handler in self._handlers.values())
 
     def close(self) -> None:
         """Accept no more calls."""

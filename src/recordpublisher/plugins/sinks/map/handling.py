@@ -317,7 +317,9 @@ class RecordHandling:
         try:
             return await self._call_handler(records)
         finally:
-            self._durations.add((self._clock.monotonic() - self._calls.pop(first)) * 1000)
+            # A call in a thread continues after the sink was closed.
+            if not (self._is_stopped and self._handler.runs_in_threads):
+                self._durations.add((self._clock.monotonic() - self._calls.pop(first)) * 1000)
 
     def _is_too_old(self, item: UnhandledRecord) -> bool:
         max_age = self._settings.max_age
