@@ -33,8 +33,8 @@ from .deserialization import (
     prepare_values,
     values_of,
 )
+from .end_position import RunEnd, RunEndCut
 from .event_time import ImplausibleTimes, TimestampAssigner, check_arrivals, check_times
-from .run_end import RunEnd, RunEndCut
 from .watermark_strategies import WatermarkStrategy, cap_future_event_times
 
 EMPTY_RUN_SECONDS = 0.1

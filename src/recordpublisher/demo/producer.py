@@ -31,6 +31,18 @@ SPLIT, LAGGING, SILENT, TAKES_OVER = 0, 1, 2, 3
 """The number of the shard with each role, in the order of hash ranges. TAKES_OVER gets the flights of SILENT in the second half."""
 
 
+def main() -> None:
+    """Send every flight once, to the endpoint and stream of the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--endpoint", required=True)
+    parser.add_argument("--stream", required=True)
+    parser.add_argument("--seconds", type=float, required=True)
+    arguments = parser.parse_args()
+    flights = all_flights()
+    schedule = ProductionSchedule(flights[0].scheduled, flights[-1].scheduled, arguments.seconds)
+    FlightProducer(kinesis_client(arguments.endpoint), arguments.stream, flights, schedule).run()
+
+
 @dataclass(frozen=True, slots=True)
 class Flight:
     """One record to send.
@@ -178,18 +190,6 @@ def split_hash_key() -> str:
 TICK_SECONDS = 0.1
 REPORT_SECONDS = 0.5
 RECORDS_PER_CALL = 500
-
-
-def main() -> None:
-    """Send every flight once, to the endpoint and stream of the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--endpoint", required=True)
-    parser.add_argument("--stream", required=True)
-    parser.add_argument("--seconds", type=float, required=True)
-    arguments = parser.parse_args()
-    flights = all_flights()
-    schedule = ProductionSchedule(flights[0].scheduled, flights[-1].scheduled, arguments.seconds)
-    FlightProducer(kinesis_client(arguments.endpoint), arguments.stream, flights, schedule).run()
 
 
 class FlightProducer:

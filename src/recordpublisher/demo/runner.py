@@ -50,25 +50,6 @@ QUICK_JAVA = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Java options for a Spark that runs for a few minutes. Without them the compiler and the garbage collector use a third of its CPU."""
 
 
-@dataclass(frozen=True, slots=True)
-class DemoConfig:
-    """Settings of the demo.
-
-    - `seconds`: how many seconds the year of flights takes.
-    - `kill`: whether the job is killed in the middle.
-    - `folder`: where output and logs are kept; None for a temporary folder.
-    """
-
-    publisher: str
-    seconds: float
-    kill: bool = False
-    folder: Path | None = None
-
-
-class DemoFailedError(RecordPublisherError):
-    """The demo could not be run to its end."""
-
-
 def run_demo(config: DemoConfig) -> list[CheckResult]:
     """Run the demo, and return the results of its checks.
 
@@ -162,6 +143,25 @@ class DemoRunner:
     def _stall_message(self) -> str:
         rows = ", ".join(f"{name} {count:,}" for name, count in self._progress.rows.items()) or "nothing"
         return f"no new rows for {STALL_TIMEOUT_SECONDS:.0f} s: {rows} of {TOTAL:,}\n{self._job.log_tail()}"
+
+
+@dataclass(frozen=True, slots=True)
+class DemoConfig:
+    """Settings of the demo.
+
+    - `seconds`: how many seconds the year of flights takes.
+    - `kill`: whether the job is killed in the middle.
+    - `folder`: where output and logs are kept; None for a temporary folder.
+    """
+
+    publisher: str
+    seconds: float
+    kill: bool = False
+    folder: Path | None = None
+
+
+class DemoFailedError(RecordPublisherError):
+    """The demo could not be run to its end."""
 
 
 @dataclass

@@ -22,7 +22,7 @@ from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
-from .pipeline.sink_errors import copied_state, naming_sink, states_of_sink, unfinished_of
+from .pipeline.sink_calls import copied_state, naming_sink, states_of_sink, unfinished_of
 from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint

@@ -13,7 +13,7 @@ from .pipeline.bounded_runs import Bounds, EndReason, RunCompletion, Termination
 from .pipeline.emitter import Emitter
 from .pipeline.reading import ReadTasks
 from .pipeline.shard_ends import ListedAsGoneError
-from .pipeline.sink_errors import naming_sink
+from .pipeline.sink_calls import naming_sink
 from .shards.shard_entry import ShardEntry, ShardListener
 from .shards.shard_table import ShardTable
 from .watermarks import Alignment, EndedParentHold, StragglerDetector

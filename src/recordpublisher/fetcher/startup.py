@@ -29,7 +29,7 @@ from .checkpoints.starts import (
 )
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
-from .pipeline.sink_errors import check_returned_state, close_sink, naming_sink, states_of_sink
+from .pipeline.sink_calls import check_returned_state, close_sink, naming_sink, states_of_sink
 from .shards.discovery import MissingShards
 from .shards.shard_state import ShardState
 from .sink import CommittingSink, Sink, SinkContext, State

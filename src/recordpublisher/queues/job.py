@@ -35,7 +35,7 @@ from ..fetcher.monitoring.worker_view import WorkerProgress
 from ..fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
-from ..fetcher.pipeline.sink_errors import close_sink, naming_sink, unfinished_of
+from ..fetcher.pipeline.sink_calls import close_sink, naming_sink, unfinished_of
 from ..fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
 from ..publishers.properties.config_fields import of_property, values_of
 from ..publishers.properties.job_properties import (
@@ -63,44 +63,6 @@ MOST_OPEN, MOST_OPEN_UNTIL_FLUSH, MOST_OPEN_UNTIL_COMMIT = 100, 1_000, 10_000
 The first number is for a sink that reports when each record is finished, the second for a sink that is flushed each second, and the third
 for a sink that commits less often.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueSettings:
-    """The settings of a queue job, with their types. Times are in ms."""
-
-    most_bytes: int = of_property(WORKER_BYTES)
-    on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
-    alarm_interval_ms: int = of_property(ALARM_INTERVAL)
-    drain_ms: int = of_property(DRAIN_TIMEOUT)
-    duplicates: str = of_property(DUPLICATES)
-    flush_interval_ms: int
-    store_outages: RetryPolicy
-
-    @classmethod
-    def of(cls, properties: Properties) -> QueueSettings:
-        """Return the settings that these properties describe. Raises: ConfigurationError if a property is invalid."""
-        own = -1 if sink_interval_ms(properties) is None else checkpoint_interval_ms(properties)
-        return cls(
-            flush_interval_ms=FLUSH_INTERVAL_MS if own < 0 else own,
-            store_outages=outage_policy(properties),
-            **values_of(cls, properties),
-        )
-
-
-class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts from which a queue job is built. `FetcherDependencies` describes those that a fetcher has too."""
-
-    source: QueueSource
-    stream: str
-    sink: Sink
-    decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator]
-    settings: QueueSettings
-    clock: Clock
-    dead_letters: Sink | None = None
-    on_alarm: AlarmListener | None = None
-    traced: Traced = untraced
-    value_type: Any = None
 
 
 class QueueJob:
@@ -417,6 +379,44 @@ class QueueJob:
                 hung.reason,
             )
         return hung
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """The settings of a queue job, with their types. Times are in ms."""
+
+    most_bytes: int = of_property(WORKER_BYTES)
+    on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
+    alarm_interval_ms: int = of_property(ALARM_INTERVAL)
+    drain_ms: int = of_property(DRAIN_TIMEOUT)
+    duplicates: str = of_property(DUPLICATES)
+    flush_interval_ms: int
+    store_outages: RetryPolicy
+
+    @classmethod
+    def of(cls, properties: Properties) -> QueueSettings:
+        """Return the settings that these properties describe. Raises: ConfigurationError if a property is invalid."""
+        own = -1 if sink_interval_ms(properties) is None else checkpoint_interval_ms(properties)
+        return cls(
+            flush_interval_ms=FLUSH_INTERVAL_MS if own < 0 else own,
+            store_outages=outage_policy(properties),
+            **values_of(cls, properties),
+        )
+
+
+class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts from which a queue job is built. `FetcherDependencies` describes those that a fetcher has too."""
+
+    source: QueueSource
+    stream: str
+    sink: Sink
+    decorator_for: Callable[[Shard, ShardMetrics], BatchDecorator]
+    settings: QueueSettings
+    clock: Clock
+    dead_letters: Sink | None = None
+    on_alarm: AlarmListener | None = None
+    traced: Traced = untraced
+    value_type: Any = None
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

@@ -18,7 +18,7 @@ from ..fetcher.monitoring.worker_view import WORKER_METRICS, WorkerProgress
 from ..fetcher.pipeline.bounded_runs import RunCompletion
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
-from ..fetcher.pipeline.sink_errors import unfinished_of
+from ..fetcher.pipeline.sink_calls import unfinished_of
 from ..fetcher.sink import Sink, Unfinished
 from ..publishers.shard_metrics import SUMMED_COUNTERS, ShardMetrics
 from .in_flight import InFlight

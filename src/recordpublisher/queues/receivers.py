@@ -25,7 +25,7 @@ from ..fetcher.pipeline.bounded_runs import Bounds, EndReason
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import tell_user_error
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
-from ..fetcher.pipeline.sink_errors import check_unchanged, has_room, naming_writes
+from ..fetcher.pipeline.sink_calls import check_unchanged, has_room, naming_writes
 from ..fetcher.pipeline.sink_turn import SinkTurn
 from ..fetcher.sink import RecordsCall, Sink, Traced
 from ..publishers.shard_metrics import ShardMetrics

@@ -14,27 +14,10 @@ EPOCH_MS = 1_700_000_000_000
 """The wall-clock time when a virtual loop starts (epoch ms): 2023-11-14T22:13:20Z."""
 
 
-class _VirtualTimeSelector(selectors.SelectSelector):
-    """Never waits. Instead of waiting for a timeout it advances the loop's time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.time = self.cpu_seconds = 0.0
-
-    def advance(self, seconds: float, cpu_seconds: float = 0.0) -> None:
-        self.time += seconds
-        self.cpu_seconds += cpu_seconds
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        ready = super().select(0)
-        if not ready and timeout is None:
-            raise RuntimeError(
-                "deadlock on virtual time: every task waits, and no timer is set. (Neither sockets nor threads that "
-                "the job itself starts work on virtual time.)"
-            )
-        if not ready and timeout:
-            self.time += timeout
-        return ready
+def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end on a new virtual loop, and return its result."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(coroutine)
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -102,7 +85,24 @@ class VirtualClock:
         return getattr(asyncio.get_running_loop(), "cpu_seconds", 0.0)
 
 
-def run_virtual(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end on a new virtual loop, and return its result."""
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        return runner.run(coroutine)
+class _VirtualTimeSelector(selectors.SelectSelector):
+    """Never waits. Instead of waiting for a timeout it advances the loop's time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = self.cpu_seconds = 0.0
+
+    def advance(self, seconds: float, cpu_seconds: float = 0.0) -> None:
+        self.time += seconds
+        self.cpu_seconds += cpu_seconds
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        ready = super().select(0)
+        if not ready and timeout is None:
+            raise RuntimeError(
+                "deadlock on virtual time: every task waits, and no timer is set. (Neither sockets nor threads that "
+                "the job itself starts work on virtual time.)"
+            )
+        if not ready and timeout:
+            self.time += timeout
+        return ready

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from recordpublisher.consumer.run_end import EndPosition
+from recordpublisher.consumer.end_position import EndPosition
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.testing.virtual_time import run_virtual
 

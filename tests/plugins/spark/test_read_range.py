@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recordpublisher.consumer.run_end import EndPosition
+from recordpublisher.consumer.end_position import EndPosition
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.read_range import ReadRange

@@ -17,7 +17,7 @@ from ..leases.position_documents import StoredPosition
 from ..leases.position_store import CheckpointPositions
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
-from ..pipeline.sink_errors import copied_state, naming_sink, states_of_sink, unfinished_of
+from ..pipeline.sink_calls import copied_state, naming_sink, states_of_sink, unfinished_of
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
 from ..shards.read_state import latest

@@ -17,7 +17,7 @@ from ..alarms import ActiveAlarms, Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
 from ..leases.group_counters import GroupCounters
 from ..pipeline.emitter import Emitter
-from ..pipeline.sink_errors import unfinished_of
+from ..pipeline.sink_calls import unfinished_of
 from ..shards.retention_check import CACHE_SECONDS
 from ..shards.shard_table import ShardTable
 from ..sink import Sink, Unfinished

@@ -29,6 +29,37 @@ CHECKS_PER_INTERVAL = 10
 """Number of checks in one alarm interval."""
 
 
+class StuckShardDetector:
+    """Returns an alarm for each shard that has had unread records, and emitted none, for the alarm interval."""
+
+    def __init__(self, interval_ms: int, max_gap: float) -> None:
+        self._interval_ms = interval_ms
+        self._max_gap = max_gap
+        self._timers: dict[str, UnchangedTimer] = {}
+
+    def update(self, observations: Iterable[UnreadFinding], now: float) -> list[Alarm]:
+        """Return an alarm for each shard that had unread records for the whole alarm interval. `now` is in monotonic seconds.
+
+        A shard that is not among the observations is forgotten.
+        """
+        observed = {observation.key: observation for observation in observations}
+        self._timers = {key: self._timers.get(key) or UnchangedTimer(self._max_gap) for key in observed}
+        alarms = []
+        for key, observation in observed.items():
+            lasting_ms = round(self._unread_seconds(observation, self._timers[key], now) * 1000)
+            if lasting_ms >= self._interval_ms:
+                alarms.append(Alarm(AlarmKind.UNREAD, key, lasting_ms, observation.reason))
+        return alarms
+
+    def _unread_seconds(self, observation: UnreadFinding, timer: UnchangedTimer, now: float) -> float:
+        if observation.unread:
+            return timer.observe(observation.progress, now)
+        if observation.unread is None:
+            return timer.skip(observation.progress, now)
+        timer.reset()
+        return 0.0
+
+
 class WatermarkStallDetector:
     """Measures for how long the global watermark has not risen, although it should.
 
@@ -113,37 +144,6 @@ class UnreadFinding(msgspec.Struct, frozen=True):
     progress: object
     unread: bool | None
     reason: str
-
-
-class StuckShardDetector:
-    """Returns an alarm for each shard that has had unread records, and emitted none, for the alarm interval."""
-
-    def __init__(self, interval_ms: int, max_gap: float) -> None:
-        self._interval_ms = interval_ms
-        self._max_gap = max_gap
-        self._timers: dict[str, UnchangedTimer] = {}
-
-    def update(self, observations: Iterable[UnreadFinding], now: float) -> list[Alarm]:
-        """Return an alarm for each shard that had unread records for the whole alarm interval. `now` is in monotonic seconds.
-
-        A shard that is not among the observations is forgotten.
-        """
-        observed = {observation.key: observation for observation in observations}
-        self._timers = {key: self._timers.get(key) or UnchangedTimer(self._max_gap) for key in observed}
-        alarms = []
-        for key, observation in observed.items():
-            lasting_ms = round(self._unread_seconds(observation, self._timers[key], now) * 1000)
-            if lasting_ms >= self._interval_ms:
-                alarms.append(Alarm(AlarmKind.UNREAD, key, lasting_ms, observation.reason))
-        return alarms
-
-    def _unread_seconds(self, observation: UnreadFinding, timer: UnchangedTimer, now: float) -> float:
-        if observation.unread:
-            return timer.observe(observation.progress, now)
-        if observation.unread is None:
-            return timer.skip(observation.progress, now)
-        timer.reset()
-        return 0.0
 
 
 class LineageProgress:

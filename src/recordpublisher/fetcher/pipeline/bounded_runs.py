@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from recordpublisher.consumer.run_end import RunEnd
+from recordpublisher.consumer.end_position import RunEnd
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.safe_text import counted

@@ -19,7 +19,7 @@ from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedR
 
 from ..sink import Checkpoint, RejectedRecord, Sink, SinkContext, fail_on_rejected_record
 from .dead_letter_format import DeadLetter
-from .sink_errors import check_unchanged, close_sink, naming_sink
+from .sink_calls import check_unchanged, close_sink, naming_sink
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})

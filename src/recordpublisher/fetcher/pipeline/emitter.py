@@ -21,7 +21,7 @@ from ..watermarks import Alignment, LocalWatermark
 from .bounded_runs import Bounds, EndReason, TerminationCondition
 from .process_suspension import SuspensionDetector
 from .reading import ReadIntake
-from .sink_errors import check_unchanged, has_room, naming_sink, naming_writes
+from .sink_calls import check_unchanged, has_room, naming_sink, naming_writes
 from .sink_turn import SinkTurn
 
 log = logging.getLogger("recordpublisher.fetcher")

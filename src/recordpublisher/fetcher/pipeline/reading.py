@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from recordpublisher.consumer.run_end import RunEnd
+from recordpublisher.consumer.end_position import RunEnd
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer, add_publisher_note
 from recordpublisher.publishers.base import (
     RecordPublisherFactory,

@@ -31,10 +31,6 @@ LONGEST_PAUSE = 30.0
 """The longest pause between two attempts to list (seconds)."""
 
 
-class ListedAsGoneError(StreamNotFoundError):
-    """The stream was deleted, as the listing of its source shows. An error of the publisher alone does not prove that."""
-
-
 class ShardEnds:
     """Checks whether a shard has really ended. Keeps the last listing of each stream, so that shards that end together share it.
 
@@ -100,3 +96,7 @@ class ShardEnds:
                 found = {shard.key for shard in listed if not shard.closed} - parents
                 self._open[stream] = began, found
             return found
+
+
+class ListedAsGoneError(StreamNotFoundError):
+    """The stream was deleted, as the listing of its source shows. An error of the publisher alone does not prove that."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from recordpublisher.consumer.deserialization import Deserializer
-from recordpublisher.consumer.run_end import EndPosition
+from recordpublisher.consumer.end_position import EndPosition
 from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from recordpublisher.consumer.run_end import EndPosition
+from recordpublisher.consumer.end_position import EndPosition
 from recordpublisher.fetcher.checkpoints.starts import Starts, json_by_shard, position_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import check_end_time, initial_position, with_oldest_start

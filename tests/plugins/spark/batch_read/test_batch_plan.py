@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from recordpublisher.consumer.run_end import EndPosition
+from recordpublisher.consumer.end_position import EndPosition
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.batch_read import ShardRange, later_ranges, shard_ranges, shared_among

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from recordpublisher.consumer.run_end import EndPosition
+from recordpublisher.consumer.end_position import EndPosition
 from recordpublisher.fetcher.checkpoints.starts import Starts
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation

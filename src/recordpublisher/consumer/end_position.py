@@ -6,13 +6,6 @@ from typing import Protocol
 from recordpublisher.publishers.records import RecordBatch
 
 
-class RunEnd(Protocol):
-    """The place in one shard at which a run ends, before the first record that it does not read."""
-
-    def records_before(self, batch: RecordBatch) -> int:
-        """Return how many records of a batch are before the end."""
-
-
 @dataclass(frozen=True, slots=True)
 class EndPosition:
     """The end of a run in one shard, before the record with the sequence number `sequence`.
@@ -35,6 +28,13 @@ class EndPosition:
         if max(batch.arrival_millis) < self.arrival_ms:
             return len(batch)
         return next(place for place, arrival in enumerate(batch.arrival_millis) if arrival >= self.arrival_ms)
+
+
+class RunEnd(Protocol):
+    """The place in one shard at which a run ends, before the first record that it does not read."""
+
+    def records_before(self, batch: RecordBatch) -> int:
+        """Return how many records of a batch are before the end."""
 
 
 class RunEndCut:

@@ -1,6 +1,6 @@
 """A run that ends at a record of a shard reads none behind it."""
 
-from recordpublisher.consumer.run_end import EndPosition, RunEndCut
+from recordpublisher.consumer.end_position import EndPosition, RunEndCut
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard
 
