@@ -95,7 +95,7 @@ def test_seconds_in_place_of_ms_are_told_once_with_what_they_were_read_as(caplog
         times.look_at(batch(b"a", b"b"), [1_700_000_000_000, 1_700_000_000])
     assert [line.getMessage() for line in caplog.records] == [
         "the event time of record 2 of orders/shardId-0 was read as 1970-01-20T16:13:20.000+00:00: 1700000000 ms since 1970; "
-        "numbers are epoch ms, not seconds"
+        "a number is read as epoch ms; if this one is in seconds, multiply it by 1000"
     ]
 
 

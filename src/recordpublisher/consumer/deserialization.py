@@ -240,8 +240,10 @@ class StreamDeserializer:
     def check(self, streams: Iterable[str]) -> None:
         """Check that each stream of a job has a deserializer. Raises: ConfigurationError if a stream has none."""
         if missing := sorted(set(streams) - self._by_stream.keys()):
-            valid = f"a deserializer for each stream, also {missing}"
-            raise ConfigurationError("deserializer", sorted(self._by_stream), valid)
+            few = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
+            statement = f"has no entry for {'the streams' if len(missing) > 1 else 'the stream'} {few}"
+            valid = "a mapping with a deserializer for each stream of the job"
+            raise ConfigurationError("deserializer", valid=valid, statement=statement)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """Return the values that the deserializer of the batch's stream makes. Raises: ValueError if the stream has no deserializer."""

@@ -141,7 +141,11 @@ class ImplausibleTimes:
             "watermarks"
         )
         # A time in microseconds never gets here: it is after the year 9999, so `check_times` has refused its record.
-        hint = ahead if times[index] > highest else "numbers are epoch ms, not seconds"
+        hint = (
+            ahead
+            if times[index] > highest
+            else "a number is read as epoch ms; if this one is in seconds, multiply it by 1000"
+        )
         log.warning(
             "the event time of record %s of %s was read as %s: %d ms since 1970; %s",
             batch.records[index].sequence_number,

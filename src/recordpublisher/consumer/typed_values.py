@@ -24,7 +24,7 @@ from msgspec import inspect
 from ..publishers.errors import ConfigurationError
 from ..publishers.records import RecordBatch, V
 
-VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or list[...] and such of them"
+VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydantic model, or a type such as list[...] of one of these"
 
 
 # typing has TypeAliasType since Python 3.12.

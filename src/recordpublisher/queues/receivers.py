@@ -316,7 +316,7 @@ class Receivers:
         numbers = [*batch.sequence_numbers, *undeserialized]
         if not self._in_flight.are_held(numbers):
             log.warning(
-                "the visibility timeout of %d records of %s expired before they were written, so they are dropped here",
+                "the visibility timeout of %d records of %s expired before they were written, so they are received again",
                 len(numbers),
                 receiver.shard.key,
             )

@@ -35,7 +35,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
     async def test_a_value_is_put_only_where_there_is_none(self, case: ConditionalStoreCase) -> None:
         """Check that the second writer gets a ConflictError with the first writer's value, even through another store object."""
         store, other = case.open(), case.open()
-        assert isinstance(store.place, str), f"`place` is {store.place!r}: it is a text that messages show"
+        assert isinstance(store.place, str), f"`place` is {store.place!r}: it must be a text, which messages show"
         assert await store.get("a/1") is None
         version = await store.put_if_absent("a/1", b"first")
         assert await _conflict(other.put_if_absent("a/1", b"second")) == VersionedValue(b"first", version)
@@ -105,7 +105,9 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
             results = await asyncio.gather(*races, return_exceptions=True)
             won = [(number, result) for number, result in enumerate(results) if not isinstance(result, BaseException)]
             others = [result for result in results if isinstance(result, BaseException)]
-            assert len(won) == 1, f"{len(won)} of 8 writers with the same version have written"
+            assert len(won) == 1, (
+                f"{len(won)} of 8 writers with the same version have written: exactly one write must succeed"
+            )
             assert all(isinstance(error, ConflictError) for error in others), others
             number, version = won[0]
             assert await stores[0].get("a/1") == VersionedValue(b"%d of %d" % (number, round_number), version)

@@ -155,7 +155,9 @@ class PublisherContract(Contract[PublisherCase]):
         for batch in consumer.batches:
             read += len(batch)
             left = len(case.payloads) - read
-            assert batch.millis_behind_latest != 0 or not left, f"a batch was at the tip with {left} records to come"
+            assert batch.millis_behind_latest != 0 or not left, (
+                f"a batch has `millis_behind_latest` 0 although {left} records follow: only the last batch is at the tip"
+            )
 
     @on_case
     async def test_it_resumes_from_the_returned_position(self, case: PublisherCase) -> None:
@@ -210,7 +212,7 @@ class PublisherContract(Contract[PublisherCase]):
             await asyncio.sleep(1.1)  # LATEST may become a time of the service, in whole seconds.
             read = len(await _read_from(case, StartingPosition.latest()))
             assert not read, (
-                f"a start at LATEST gave {read} records that were stored before it: it reads what comes from now on"
+                f"a start at LATEST gave {read} records that were stored before it: it must read only records that arrive later"
             )
 
     @on_case

@@ -199,8 +199,8 @@ class SinkContract(Contract[SinkCase]):
         if states_of(await successor.open(SinkContext())):
             await sleeper.write(case.batch("a", 1))
             assert await _is_fenced(sleeper), (
-                "the flush of a replaced start must raise FencedError from the `open` of the next start on, also before that one has "
-                "flushed: let `open` store a token of its own, and compare the token in the transaction of `flush`"
+                "after the `open` of the next start, the `flush` of the replaced start must raise FencedError, even before the next "
+                "start has flushed: let `open` store a token of its own, and compare the token in the transaction of `flush`"
             )
             await successor.write(case.batch("a", 2))
             await successor.flush(checkpoint_at(2, generation=2))
@@ -266,7 +266,7 @@ class SinkContract(Contract[SinkCase]):
             assert {b"4", b"5"} <= set(await case.written())
         else:
             assert sink.has_stopped("orders/a"), (
-                "`flush` must return the newest position of a stopped shard in the end, or `has_stopped` True"
+                "`flush` must return the newest position of a stopped shard in the end, or `has_stopped` must return True"
             )
         await sink.close()
 
@@ -325,9 +325,7 @@ async def _close_unopened(sink: Sink) -> None:
     try:
         await sink.close()
     except Exception as error:
-        reason = (
-            "`close` is also called for a sink that was not opened (`recordpublisher lag`): release only what there is"
-        )
+        reason = "`close` must succeed for a sink that was not opened, because commands such as `recordpublisher lag` do not open it"
         raise AssertionError(f"{reason}; it raised {describe_error(error)}") from error
 
 
@@ -414,7 +412,7 @@ class CommittingSinkContract(SinkContract):
         await process.commits.commit(process.value, None)
         await process.commits.publish()
         assert sorted(await case.written()) == [b"1", b"2", b"3"], (
-            "what is written after `stage` waits for the next one"
+            "rows that are written after `stage` must wait for the next `stage`"
         )
         await process.checkpoint()
         written = list(await case.written())
@@ -513,7 +511,9 @@ class CommittingSinkContract(SinkContract):
         except ConflictError as error:
             found = error.current
         if found is not None:
-            assert found.value == value, "a commit must find its own value"
+            assert found.value == value, (
+                "a repeated `commit` that raises ConflictError must find its own value: no other process has written the entry"
+            )
             again = found.version
         assert again == version
         await process.sink.publish([staged])

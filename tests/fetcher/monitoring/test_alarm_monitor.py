@@ -43,7 +43,7 @@ def test_the_alarm_of_a_held_shard_names_the_blocking_shard_and_ends_when_that_h
 
     assert unread(alarms) == [("s/late", "held back by alignment, which waits for shard s/quiet")]
     stalled = [alarm for alarm in alarms if alarm.kind is AlarmKind.STALLED and not alarm.is_over]
-    assert [alarm.reason for alarm in stalled] == ["it stays at None, waiting for shard s/quiet"]
+    assert [alarm.reason for alarm in stalled] == ["it is not known, and waits for shard s/quiet"]
     assert {alarm.subject for alarm in alarms if alarm.is_over} == {"s/late", "global watermark"}
 
 

@@ -49,7 +49,7 @@ def test_the_status_is_logged_once_a_minute(scene, caplog):
     scene.run_for(179)
 
     lines = [record.message for record in caplog.records if record.levelno == logging.INFO]
-    words = "2 open shards read, 0 records written since the last such line, not known how far behind the tip, watermark unknown"
+    words = "2 open shards read, 0 records written since the last status line, not known how far behind the tip, watermark unknown"
     assert lines == [f"{words}, global watermark unknown, 0 idle, 1 held back"] * 2
 
 
@@ -66,8 +66,8 @@ def test_an_operator_sees_what_was_written_and_how_far_the_shards_are_behind(sce
 
     lines = [record.message for record in caplog.records if record.levelno == logging.INFO]
     assert lines == [
-        "2 open shards read, 120 records written since the last such line, 90 s behind the tip, watermark unknown",
-        "2 open shards read, 80 records written since the last such line, 0 s behind the tip, watermark unknown",
+        "2 open shards read, 120 records written since the last status line, 90 s behind the tip, watermark unknown",
+        "2 open shards read, 80 records written since the last status line, 0 s behind the tip, watermark unknown",
     ]
 
 

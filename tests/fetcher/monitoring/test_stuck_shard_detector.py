@@ -81,7 +81,7 @@ def queued():
 
 
 def test_queued_records_are_unread():
-    assert seen(queued()) == (True, "the sink does not take it")
+    assert seen(queued()) == (True, "its queued records wait for the sink")
 
 
 def test_a_held_shard_names_what_it_waits_for():
@@ -110,7 +110,7 @@ def test_a_read_behind_the_tip_means_that_something_is():
 
 
 def test_the_tip_of_a_waiting_child_is_requested_with_its_reason():
-    assert seen(entry("c", "a", stage=ShardStage.WAITING)) == (None, "it waits for the end of its parents ['a']")
+    assert seen(entry("c", "a", stage=ShardStage.WAITING)) == (None, "it waits for the end of its parents: a")
 
 
 def test_an_ended_shard_has_nothing_unread():

@@ -12,6 +12,7 @@ from typing import Any
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.log_fields import log_extra
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
@@ -98,7 +99,8 @@ class AlarmMonitor:
         is_used = is_aligned or type(dependencies.sink).watermark is not Sink.watermark
         if not is_used or seconds * 1000 < dependencies.settings.alarm_interval_ms:
             return []
-        reason = f"it stays at {value}, waiting for {self._blocked_by()}"
+        place = "it is not known" if value is None else f"it stays at {iso_time(value)}"
+        reason = f"{place}, and waits for {self._blocked_by()}"
         return [Alarm(AlarmKind.STALLED, "global watermark", round(seconds * 1000), reason)]
 
     def _sink_alarms(self, now: float) -> list[Alarm]:

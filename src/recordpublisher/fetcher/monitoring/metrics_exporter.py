@@ -128,7 +128,7 @@ def _checked(given: object) -> SinkMetric:
     refuse all metrics of the job.
     """
     if not isinstance(given, SinkMetric):
-        raise TypeError(f"it returned {given!r:.80}, which is not a rp.SinkMetric")
+        raise TypeError(f"it returned {given!r:.80}, which is not an rp.SinkMetric")
     if given.type not in _TYPES:
         raise TypeError(f"the type of {given.name} is {given.type!r:.80}, and not one of {', '.join(_TYPES)}")
     if not isinstance(given.name, str) or not _NAME.fullmatch(given.name):

@@ -50,7 +50,7 @@ def reasons_not_ready(
         why = (
             "the store or the sink does not answer"
             if undecided is None
-            else f"whether {undecided} is stored is not known"
+            else f"a write got no answer, so it is not known whether {undecided} is stored"
         )
         reasons.append(f"no checkpoint could be stored for {checkpoints.running_ms // 1000} s: {why}")
     return reasons + [str(alarm) for alarm in alarms if alarm.kind is AlarmKind.HANGING]

@@ -134,7 +134,7 @@ class StatusLogger:
         self._written_before = written
         behind_ms = max((entry.metrics.millis_behind_latest for entry in entries), default=-1)
         log.info(
-            "%s read, %s written since the last such line, %s behind the tip, watermark %s%s",
+            "%s read, %s written since the last status line, %s behind the tip, watermark %s%s",
             counted(len(entries), "open shard"),
             counted(written - before, "record"),
             "not known how far" if behind_ms < 0 else duration_words(behind_ms / 1000),

@@ -229,8 +229,8 @@ def _reason(entry: ShardEntry, blocked: ReadBlock | None, alignment_waits_for: s
     if blocked is ReadBlock.ALIGNMENT:
         return f"{blocked.value}, which waits for {alignment_waits_for}"
     if blocked is ReadBlock.PARENTS:
-        return f"{blocked.value} {list(entry.shard.parents)}"
-    return "the sink does not take it" if entry.reading.queue.unhandled else "its reads return nothing"
+        return f"{blocked.value}: {', '.join(entry.shard.parents)}"
+    return "its queued records wait for the sink" if entry.reading.queue.unhandled else "its reads return nothing"
 
 
 class WithheldShards:
