@@ -1,1 +1,1 @@
-"""The view of operators on a fetcher: metrics, alarms, and the status line in the log. Start at `shard_view.py` or `alarm_monitor.py`."""
+"""Metrics, alarms and status lines, with which operators watch a fetcher. Start at `shard_view.py` or `alarm_monitor.py`."""

@@ -32,7 +32,7 @@ class MetricsExporter(AsyncPort, ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Stop, and send what has not been sent. Called once, even after a failed `open`."""
+        """Send the metrics that were not sent yet, and stop the exporter. Called once, even after a failed `open`."""
 
 
 class WorkerMetrics(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class WorkerMetrics(msgspec.Struct, frozen=True):
     - `values`: the metrics of the worker by name.
     - `shards`: the metrics of each shard by `stream/shard-id`.
     - `sink`: the metrics of the sink.
-    - `producer`: the name of the producer: its stream, with a number if the process has several of one stream. Empty for a worker.
+    - `producer`: the name of the producer: its stream, with a number if the process has several for one stream. Empty for a worker.
     """
 
     process: int
@@ -79,7 +79,7 @@ class WorkerHealth(msgspec.Struct, frozen=True):
 
 
 class MetricsSource(Protocol):
-    """The workers of one machine. Its methods never raise."""
+    """Returns the metrics and the health of the workers of one machine. The methods never raise an error."""
 
     async def metrics(self) -> list[WorkerMetrics]:
         """Return the current metrics, without workers that do not respond."""
@@ -113,7 +113,7 @@ class SinkMetrics:
 
 
 def checked_metrics(sink: Sink) -> list[SinkMetric]:
-    """Return the metrics of a sink. Raises: TypeError if one of them is not a metric; the errors of the sink."""
+    """Return the metrics of a sink. Raises: TypeError if one of them is not a valid metric; the errors of the sink."""
     return [_checked(each) for each in sink.exported_metrics()]
 
 

@@ -34,10 +34,10 @@ def reasons_not_ready(
 ) -> list[str]:
     """Return why the worker is not ready, as sentences for people, or an empty list if it is ready.
 
-    Nothing is requested from a service. A worker that was replaced, or whose store refuses a checkpoint, needs no reason here: its run ends
-    with an error.
+    No service is called. A worker that was replaced, or whose store refuses a checkpoint, gets no reason here, because its run ends with an
+    error.
 
-    - `undecided`: the name and place of the stored positions whose write got no answer, so that they may be stored or not; or None.
+    - `undecided`: the name and place of the positions whose write got no answer, or None if every write was answered.
     - `idle_ms`: when this worker last was ready and had no shard to read (epoch ms), or None.
     """
     if completion.error is not None:

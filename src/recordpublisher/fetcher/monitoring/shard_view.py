@@ -13,7 +13,7 @@ from ..shards.shard_entry import ShardEntry
 from ..sink import UnfinishedShard
 
 STALE_READ_MS = 15_000
-"""How long a read at the tip proves that nothing is unread (ms): three times the 5 s between two events of a silent subscription."""
+"""How long a read at the tip shows that no record is unread (ms). A silent subscription has an event every 5 s."""
 
 
 class ShardView(msgspec.Struct, frozen=True):
@@ -140,7 +140,7 @@ class ShardView(msgspec.Struct, frozen=True):
     def time_to_retention_loss_ms(self) -> int | None:
         """Time until the oldest unfinished record may be past retention.
 
-        At the tip this is the whole retention. A negative value means that the record may be lost.
+        At the tip it is the whole retention period. A negative value means that the record may be lost.
         """
         left_ms = time_to_loss_ms(self.entry.snapshot_state, self.retention_ms, self.now_ms)
         if left_ms is None or self.retention_ms is None or self.unfinished is None:
@@ -171,7 +171,9 @@ def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -
     """Return the age of the oldest unfinished record of a shard (ms). This is the only definition of lag (A1).
 
     A record is unfinished if it was not read, was read and not written, or was written and not finished by the sink. The result is 0 if
-    there is none, and None if the lag is not known because the shard was not read yet. `unfinished`: what the sink reports of the shard.
+    there is none, and None if the lag is not known because the shard was not read yet.
+
+    `unfinished`: the unfinished records of the shard that the sink reports.
     """
     ages, unwritten_ms, reads = [], entry.oldest_unwritten_ms, millis_behind_latest(entry, now_ms)
     if unfinished is not None:
@@ -186,7 +188,7 @@ def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -
 def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
     """Return how long a shard that should be read was not read (ms).
 
-    Return None if it is read, or if its next read waits for something in this job, such as memory or alignment.
+    Return None if the shard is read, or if its next read waits for something in this job, such as memory or alignment.
     """
     if not entry.is_reading or entry.reading.queue or entry.reading.needs_no_more:
         return None
@@ -216,4 +218,4 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (*metrics_of(ShardView), *_of_sha
 """All metrics of a shard. The reference page is generated from them, and exporters export them."""
 
 SHOWN_COUNTERS: dict[str, str] = {each.name: each.shown for each in SHARD_METRICS if each.shown}
-"""The titles, by the name of the counter, of the counters that a snapshot of a job shows. Shards and workers have the same names."""
+"""The titles of counters in a snapshot of a job, by the name of the counter, which is the same for shards and for workers."""

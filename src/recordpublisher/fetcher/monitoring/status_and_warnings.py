@@ -21,7 +21,7 @@ QUIET_MS, LONGEST_PAUSE_MS = 60_000, 3_600_000
 """A shard whose publisher gives no batch is logged after `QUIET_MS`, and again after pauses that double up to `LONGEST_PAUSE_MS`."""
 
 FAILING_READS_MS = 2_000
-"""How long calls for a shard must fail before that is logged (ms). A single failure is not worth a line."""
+"""How long calls for a shard must fail before that is logged (ms). A single failure is not logged."""
 MINUTE = 60.0
 """Seconds between two status lines, and between the beginning of a stall of alignment and the warning."""
 
@@ -48,7 +48,7 @@ class StatusLogger:
         self._clock = clock
         self._line_of = line_of
         self._quiet_ms = QUIET_MS
-        """How long a shard must be quiet for the next line about it (ms)."""
+        """How long a publisher must have given no batch before the next log line says so (ms)."""
         self._written, self._written_before = written, 0
         self._global_watermark: int | None = None
         self._last_status = self._last_warning = clock.monotonic()

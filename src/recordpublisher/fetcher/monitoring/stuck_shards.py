@@ -135,7 +135,7 @@ class UnreadFinding(msgspec.Struct, frozen=True):
     """The result of one check of one shard.
 
     - `key`: the `Shard.key` of the shard.
-    - `progress`: a value that changes whenever something of the shard was emitted.
+    - `progress`: a value that changes whenever records of the shard were emitted.
     - `unread`: whether the shard has records that were not emitted. None if the check could not tell.
     - `reason`: which worker should read the shard, or why nothing is emitted.
     """

@@ -69,7 +69,7 @@ class WorkerView(msgspec.Struct, frozen=True):
         return {"worker": {metric.name: metric.read(self) for metric in WORKER_METRICS}, "shards": shards}
 
     def undecided_commit(self) -> str | None:
-        """Return the name and place of the stored positions whose write got no answer, so that they may be stored or not; or None."""
+        """Return the name and place of the positions whose write got no answer, or None if every write was answered."""
         return None if self.commits is None else self.commits.undecided
 
     def observe_load(self, now_ms: int, unfinished: Unfinished | None) -> None:

@@ -309,7 +309,7 @@ class ShardOutcome:
 
     - `state`: how far the shard was emitted, in this run and before.
     - `records`, `payload_bytes`: how much was emitted in this run.
-    - `seen`: what else the run observed of the shard.
+    - `seen`: the other observations of the shard during this run.
     - `first_past_end`: the sequence number of the first record behind the end of the run in the shard (`Bounds.ends`), if the run has
       emitted all records before that end; otherwise None.
     """

@@ -339,7 +339,7 @@ class ReadIntake:
         self._pending_reads.retry_all()
 
     def cancel_read(self, entry: ShardEntry) -> None:
-        """Release the memory that is reserved for the next read of a shard, because there is none."""
+        """Release the memory that is reserved for the next read of a shard, because the shard is not read any further."""
         self._budget.cancel_read(entry)
 
     def drop(self, entry: ShardEntry) -> None:

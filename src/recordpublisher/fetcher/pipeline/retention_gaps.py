@@ -56,9 +56,9 @@ class RetentionGaps:
         self._first_start_ms = None if pinned_ms is None else pinned_ms + ago_ms
 
     def start(self, entry: ShardEntry, parents: Iterable[ShardEntry]) -> None:
-        """Prepare the checks of a new reader of this shard: decide since when no record may have expired.
+        """Prepare the checks for a new reader of a shard. Decide the time from which on no record may have expired.
 
-        For a shard that was never read, that is the last time at which its parents were known to be open (not the time at which their end
+        For a shard that was never read, it is the last time at which its parents were known to be open (not the time at which their end
         was read, which may be much later). For a start that replaced LATEST it is the job's first start (P3). If the time is unknown, the
         first read is always checked.
         """
@@ -109,7 +109,7 @@ class RetentionGaps:
         return entry.progress.take_gap(batch)
 
     def on_read(self, entry: ShardEntry, batch: RecordBatch) -> None:
-        """Note that a batch was queued: the next check is about the time after it."""
+        """Note that a batch was queued, so that the next check covers the time after this batch."""
         entry.progress.on_read(batch, self.read_ms(entry))
 
     def on_request(self, entry: ShardEntry) -> None:
@@ -117,7 +117,7 @@ class RetentionGaps:
         entry.progress.on_request(self._suspension.lost_seconds)
 
     def read_ms(self, entry: ShardEntry) -> int:
-        """Return the latest time at which the last batch can have been read (epoch ms).
+        """Return when the last batch was read (epoch ms). After a suspension of the process the result may be too early.
 
         The length of a suspension since the request is subtracted, because the suspension may have come after the response.
         """

@@ -58,11 +58,11 @@ ALARM_INTERVAL = ALARMS.integer(
 
 DISCOVERY_AND_STATE = PropertyGroup("Discovery and state")
 STATE_ENDPOINT = DISCOVERY_AND_STATE.text(
-    "flink.state.endpoint", "Another endpoint of S3 or DynamoDB than the region's."
+    "flink.state.endpoint", "An endpoint of S3 or DynamoDB to call instead of the region's own."
 )
 DISCOVERY_INTERVAL = DISCOVERY_AND_STATE.integer(
     "flink.shard.discovery.intervalmillis",
-    "Interval of the discovery of shards, and of streams that a file or a function lists; -1 never.",
+    "Interval of the discovery of shards, and of streams that a file or a function lists; -1: never.",
     10_000,
     minimum=1,
     also=(-1,),
@@ -89,7 +89,7 @@ STATE_URI = DISCOVERY_AND_STATE.text(
 )
 CHECKPOINT_INTERVAL = DISCOVERY_AND_STATE.integer(
     "flink.state.checkpoint.interval",
-    "Interval of checkpoints, if a state store is set; -1 only on stop.",
+    "Interval of checkpoints, if a state store is set; -1: only at a stop.",
     10_000,
     minimum=1,
     also=(-1,),
@@ -144,7 +144,7 @@ OUT_OF_ORDERNESS = VALUES_AND_TIME.integer(
 )
 FUTURE_LIMIT = VALUES_AND_TIME.integer(
     "flink.watermark.future.limit",
-    "An event time further ahead of its arrival counts as the arrival time for watermarks; -1 off.",
+    "For watermarks, an event time that is further than this after its record's arrival counts as the arrival time; -1: off.",
     3_600_000,
     also=(-1,),
     unit="ms",
@@ -152,7 +152,7 @@ FUTURE_LIMIT = VALUES_AND_TIME.integer(
 )
 WATERMARK_STRATEGY = VALUES_AND_TIME.text(
     "flink.watermark.strategy",
-    "From event times to watermarks: BOUNDED, MONOTONOUS (no disorder), ARRIVAL (from arrival times) or a plugin's name.",
+    "How watermarks follow from event times: BOUNDED, MONOTONOUS (no disorder), ARRIVAL (from arrival times) or a plugin's name.",
     "BOUNDED",
 )
 LOOKAHEAD = VALUES_AND_TIME.optional_integer(
@@ -170,7 +170,7 @@ MAX_LAG = VALUES_AND_TIME.optional_integer(
 )
 IDLE_INTERVAL = VALUES_AND_TIME.integer(
     "flink.shard.idle.interval",
-    "Time without records after which a shard is idle; -1 waits for every shard.",
+    "Time without records after which a shard is idle; -1: watermarks wait for every shard.",
     -1,
     minimum=1,
     also=(-1,),
@@ -212,7 +212,8 @@ AVRO_SCHEMA = FORMATS.text(
     "flink.deserializer.avro.schema", "The Avro schema of the records, as JSON, or the path of its file (`.avsc`)."
 )
 GLUE_ENDPOINT = FORMATS.text(
-    "flink.deserializer.glue.endpoint", "Another endpoint of the Glue Schema Registry, for example of a VPC."
+    "flink.deserializer.glue.endpoint",
+    "An endpoint of the Glue Schema Registry to call instead of the region's own, for example in a VPC.",
 )
 PROTOBUF_MESSAGE = FORMATS.text(
     "flink.deserializer.protobuf.message",
@@ -251,7 +252,7 @@ BAD_RECORD_CHOICES = tuple(OnBadRecord.__members__)
 BAD_RECORDS = PropertyGroup("Bad records")
 ON_BAD_RECORD = BAD_RECORDS.choice(
     "flink.deserializer.error",
-    "A record that cannot be deserialized, or that the sink can never write: FAIL, SKIP and count, or DEAD_LETTER.",
+    "What happens to a record that cannot be deserialized, or that the sink can never write: FAIL, SKIP and count, or DEAD_LETTER.",
     OnBadRecord.FAIL.name,
     BAD_RECORD_CHOICES,
 )

@@ -8,9 +8,9 @@ class ReadSettings(TypedDict, total=False):
     """Keyword arguments of `read_arrow`, `read_polars` and `read_pandas`, which take the start as an argument of their own."""
 
     region: str
-    """`aws.region`: The AWS region of streams given by name. Not set: that of the ARNs or the environment."""
+    """`aws.region`: The AWS region of streams given by name. Not set: the region in the ARNs or in the environment."""
     endpoint: str
-    """`aws.endpoint`: Another endpoint than the region's."""
+    """`aws.endpoint`: An endpoint to call instead of the region's own."""
     credentials_provider: Literal["AUTO", "ENV_VAR", "PROFILE", "BASIC", "ASSUME_ROLE", "WEB_IDENTITY_TOKEN"]
     """`aws.credentials.provider`: Credentials provider; BASIC when both basic keys are set, otherwise AUTO (the SDK's chain)."""
     credentials_provider_basic_accesskeyid: str
@@ -30,7 +30,7 @@ class ReadSettings(TypedDict, total=False):
     credentials_provider_role_externalid: str
     """`aws.credentials.provider.role.externalid`: External id of the role."""
     credentials_provider_role_stsendpoint: str
-    """`aws.credentials.provider.role.stsendpoint`: Another STS endpoint."""
+    """`aws.credentials.provider.role.stsendpoint`: An STS endpoint to call instead of the default one."""
     credentials_provider_webidentitytoken_file: str
     """`aws.credentials.provider.webidentitytoken.file`: Token file for WEB_IDENTITY_TOKEN."""
     request_timeout: float | str | timedelta
@@ -59,7 +59,7 @@ class ReadSettings(TypedDict, total=False):
     has failed. A number is in seconds."""
     publisher: str
     """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, ARCHIVE, or that of a
-    plugin, so type checkers accept any text."""
+    plugin. Type checkers accept any text."""
     stream_recordpublisher: str
     """The same as `publisher`."""
     shard_getrecords_maxrecordcount: int
@@ -105,7 +105,7 @@ class ReadSettings(TypedDict, total=False):
     queue_wait: float | str | timedelta
     """`flink.queue.wait`: How long a receive waits for records; a stop waits for it. A number is in seconds."""
     queue_duplicates: Literal["COUNT", "DROP"]
-    """`flink.queue.duplicates`: What becomes of a record that this process has acknowledged and receives again: it is counted, and
+    """`flink.queue.duplicates`: What happens to a record that this process has acknowledged and receives again: it is counted, and
     passed on or dropped."""
     archive_uri: str
     """`flink.archive.uri`: The archive that the publisher ARCHIVE reads, which a job with `flink.sink.archive` wrote: the folder or
@@ -118,9 +118,9 @@ class ReadSettings(TypedDict, total=False):
     """`flink.archive.unproven`: Whether files are read that were written without `flink.sink.archive`, and rows of tables of which some
     were deleted or changed. Records that are missing between them are not found."""
     state_endpoint: str
-    """`flink.state.endpoint`: Another endpoint of S3 or DynamoDB than the region's."""
+    """`flink.state.endpoint`: An endpoint of S3 or DynamoDB to call instead of the region's own."""
     shard_discovery_intervalmillis: int | str | timedelta
-    """`flink.shard.discovery.intervalmillis`: Interval of the discovery of shards, and of streams that a file or a function lists; -1
+    """`flink.shard.discovery.intervalmillis`: Interval of the discovery of shards, and of streams that a file or a function lists; -1:
     never. A number is in ms."""
     lease_duration: float | str | timedelta
     """`flink.lease.duration`: GROUP: if a process sends no heartbeat for this long, others take its shards. A number is in seconds."""
@@ -129,7 +129,7 @@ class ReadSettings(TypedDict, total=False):
     state_uri: str
     """`flink.state.uri`: Where checkpoints are kept: a path or a registered store's URI."""
     state_checkpoint_interval: float | str | timedelta
-    """`flink.state.checkpoint.interval`: Interval of checkpoints, if a state store is set; -1 only on stop. A number is in seconds."""
+    """`flink.state.checkpoint.interval`: Interval of checkpoints, if a state store is set; -1: only at a stop. A number is in seconds."""
     deserializer_compression: Literal["NONE", "GZIP", "ZSTD", "SNAPPY"]
     """`flink.deserializer.compression`: How payloads are compressed. ZSTD and SNAPPY (block format) need the extra `compression`."""
     deserializer_decompressed_max_bytes: int | str
@@ -140,11 +140,11 @@ class ReadSettings(TypedDict, total=False):
     """`flink.watermark.outoforderness.millis`: How far the watermark is behind the event times: the out-of-orderness within a shard. A
     number is in ms."""
     watermark_future_limit: float | str | timedelta
-    """`flink.watermark.future.limit`: An event time further ahead of its arrival counts as the arrival time for watermarks; -1 off. A
-    number is in seconds."""
+    """`flink.watermark.future.limit`: For watermarks, an event time that is further than this after its record's arrival counts as the
+    arrival time; -1: off. A number is in seconds."""
     watermark_strategy: str
-    """`flink.watermark.strategy`: From event times to watermarks: BOUNDED, MONOTONOUS (no disorder), ARRIVAL (from arrival times) or a
-    plugin's name."""
+    """`flink.watermark.strategy`: How watermarks follow from event times: BOUNDED, MONOTONOUS (no disorder), ARRIVAL (from arrival
+    times) or a plugin's name."""
     watermark_lookahead_millis: int | str | timedelta
     """`flink.watermark.lookahead.millis`: Event-time alignment: how far a record's watermark may be ahead of the global one. Not set:
     off; 0 is allowed. A number is in ms."""
@@ -152,7 +152,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.watermark.alignment.max.lag`: Watermarks do not wait for a shard whose next record is further than this behind the most
     advanced shard. Not set: off. A number is in seconds."""
     shard_idle_interval: float | str | timedelta
-    """`flink.shard.idle.interval`: Time without records after which a shard is idle; -1 waits for every shard. A number is in seconds."""
+    """`flink.shard.idle.interval`: Time without records after which a shard is idle; -1: watermarks wait for every shard. A number is in
+    seconds."""
     watermark_sync_interval: float | str | timedelta
     """`flink.watermark.sync.interval`: Interval of refreshes of the global watermark. A number is in seconds."""
     watermark_emit_interval: float | str | timedelta
@@ -167,15 +168,16 @@ class ReadSettings(TypedDict, total=False):
     deserializer_avro_schema: str
     """`flink.deserializer.avro.schema`: The Avro schema of the records, as JSON, or the path of its file (`.avsc`)."""
     deserializer_glue_endpoint: str
-    """`flink.deserializer.glue.endpoint`: Another endpoint of the Glue Schema Registry, for example of a VPC."""
+    """`flink.deserializer.glue.endpoint`: An endpoint of the Glue Schema Registry to call instead of the region's own, for example in a
+    VPC."""
     deserializer_protobuf_message: str
     """`flink.deserializer.protobuf.message`: The full name of the Protobuf message in each record, for example `shop.Order`."""
     deserializer_protobuf_descriptor: str
     """`flink.deserializer.protobuf.descriptor`: Where the message is described: a file that `protoc --include_imports
     --descriptor_set_out=FILE` wrote, or the Python module that protoc generated, whose name ends in _pb2."""
     deserializer_error: Literal["FAIL", "SKIP", "DEAD_LETTER"]
-    """`flink.deserializer.error`: A record that cannot be deserialized, or that the sink can never write: FAIL, SKIP and count, or
-    DEAD_LETTER."""
+    """`flink.deserializer.error`: What happens to a record that cannot be deserialized, or that the sink can never write: FAIL, SKIP and
+    count, or DEAD_LETTER."""
     sink_map_on_failure: Literal["FAIL", "SKIP", "DEAD_LETTER"]
     """`flink.sink.map.on.failure`: After the last retry: FAIL the job, SKIP the record, or DEAD_LETTER, with
     `flink.deserializer.error=DEAD_LETTER`."""

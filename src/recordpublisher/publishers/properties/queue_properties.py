@@ -33,7 +33,7 @@ RECEIVE_WAIT = QUEUE.integer(
 )
 DUPLICATES = QUEUE.choice(
     "flink.queue.duplicates",
-    "What becomes of a record that this process has acknowledged and receives again: it is counted, and passed on or dropped.",
+    "What happens to a record that this process has acknowledged and receives again: it is counted, and passed on or dropped.",
     "COUNT",
     ("COUNT", "DROP"),
 )

@@ -7,11 +7,11 @@ from .times_and_sizes import epoch_ms, parse_with_unit
 ACCESS = PropertyGroup("Access")
 REGION = ACCESS.text(
     "aws.region",
-    "The AWS region of streams given by name. Not set: that of the ARNs or the environment.",
+    "The AWS region of streams given by name. Not set: the region in the ARNs or in the environment.",
 )
-ENDPOINT = ACCESS.text("aws.endpoint", "Another endpoint than the region's.")
+ENDPOINT = ACCESS.text("aws.endpoint", "An endpoint to call instead of the region's own.")
 REGION_ENDPOINT = ACCESS.prefix(
-    "aws.endpoint.", "Another endpoint for one region, if the streams of a job are in several regions."
+    "aws.endpoint.", "An endpoint to call instead of one region's own, if the streams of a job are in several regions."
 )
 CREDENTIALS_PROVIDER = ACCESS.choice(
     "aws.credentials.provider",
@@ -33,7 +33,9 @@ ROLE_SESSION = ACCESS.text(
     "aws.credentials.provider.role.sessionname", "Session name of the role.", default="recordpublisher"
 )
 ROLE_EXTERNAL_ID = ACCESS.text("aws.credentials.provider.role.externalid", "External id of the role.")
-ROLE_STS_ENDPOINT = ACCESS.text("aws.credentials.provider.role.stsendpoint", "Another STS endpoint.")
+ROLE_STS_ENDPOINT = ACCESS.text(
+    "aws.credentials.provider.role.stsendpoint", "An STS endpoint to call instead of the default one."
+)
 WEB_IDENTITY_FILE = ACCESS.text("aws.credentials.provider.webidentitytoken.file", "Token file for WEB_IDENTITY_TOKEN.")
 REQUEST_TIMEOUT = ACCESS.integer(
     "aws.request.timeout",
@@ -54,7 +56,7 @@ HTTP_CLIENT = ACCESS.choice(
 PUBLISHER = PropertyGroup("Publisher")
 RECORD_PUBLISHER = PUBLISHER.plugin_name(
     "flink.stream.recordpublisher",
-    "The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, ARCHIVE, or that of a plugin, so type checkers accept any "
+    "The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, ARCHIVE, or that of a plugin. Type checkers accept any "
     "text.",
     "POLLING",
     argument="publisher",
