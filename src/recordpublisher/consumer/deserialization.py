@@ -103,7 +103,7 @@ class TextDeserializer:
         pass
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the decoded texts."""
+        """Return the decoded text of each record."""
         return [data.decode() for data in batch.data]
 
 
@@ -116,7 +116,7 @@ class JsonDeserializer:
         self._decode = msgspec.json.Decoder().decode
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the decoded documents."""
+        """Return the decoded JSON document of each record."""
         return list(map(self._decode, batch.data))
 
 
@@ -124,8 +124,9 @@ _GOT_A_RECORD = 'the function got a Record: use deserializer="json", or lambda r
 
 
 class CallableDeserializer:
-    """Calls a function of the user, which returns the value of a record. It must be a plain function, because it is called in the event
-    loop.
+    """Calls a function of the user, which returns the value of a record.
+
+    The function must be a plain one, because it is called in the event loop.
 
     Raises: ConfigurationError if the function is async or a generator.
     """

@@ -290,7 +290,10 @@ class ShardOutput(Protocol):
         """Queue a batch, then wait until the next read may start. Return how many bytes of memory that read may need (P6)."""
 
     def reach_run_end(self, first_past: str) -> None:
-        """Note that the shard was read to the end of the run (`RunEnd`), and that all records before it are queued."""
+        """Note that the shard was read to the end of the run (`RunEnd`), and that all records before it are queued.
+
+        `first_past`: the sequence number of the first record behind the end.
+        """
 
     def end(self, children: Sequence[Shard]) -> None:
         """Mark the shard as read to its end (S2). The sink may not have received all of its batches yet."""
@@ -309,11 +312,10 @@ def add_publisher_note(error: Exception, what: str) -> None:
 
 
 class BatchDecorator:
-    """Adds values, event times and watermarks to the batches of one shard. If there is a decompressor, it first decompresses the
-    payloads.
+    """Adds values, event times and watermarks to the batches of one shard.
 
-    It also handles bad (poisoned) records (S7). In the shard's metrics it counts event times that are too far after their arrival to move
-    the watermark (W12).
+    If there is a decompressor, the payloads are decompressed first. Bad (poisoned) records are left out, or end the job (S7). The shard's
+    metrics count event times that are too far after their arrival to move the watermark (W12).
     """
 
     def __init__(
@@ -345,10 +347,10 @@ class BatchDecorator:
             await prepare_values(self._prepared, batch)
 
     def decorated_parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
-        """Yield the batch with values, event times and watermarks. If its payloads are compressed, yield it in parts, so that a small
-        response cannot fill the memory (P6).
+        """Yield the batch with values, event times and watermarks.
 
-        A part is decompressed only when the caller requests it. It exceeds `PART_BYTES` by one record at most.
+        If the payloads are compressed, the batch is yielded in parts, so that a small response cannot fill the memory (P6). A part is
+        decompressed only when the caller requests it. It exceeds `PART_BYTES` by one record at most.
 
         Raises: DeserializationError if a record is poisoned, unless such records are skipped or become dead letters.
         """

@@ -33,7 +33,7 @@ _MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pyd
 
 
 class Json(Generic[V]):
-    """JSON documents, decoded into `into` and checked: `Json(Order)`, `Json(list[Order])`.
+    """Decodes JSON documents into the type `into`, with checks: `Json(Order)`, `Json(list[Order])`.
 
     `into` is a type that msgspec decodes (a dataclass, Struct, TypedDict, NamedTuple, attrs class or tagged union), a pydantic model, or a
     type made of these. With `strict=False` the text "1" is accepted where a number is expected; pydantic models have a setting of their own
@@ -48,7 +48,7 @@ class Json(Generic[V]):
         self._decode = _decoder(into, strict)
 
     def values(self, batch: RecordBatch) -> Sequence[V] | None:
-        """Return the decoded documents. Raises: ValueError that says in which field a record differs from the type."""
+        """Return the decoded JSON document of each record. Raises: ValueError that says in which field a record differs from the type."""
         with _explained(self._name):
             return list(map(self._decode, batch.data))
 
@@ -85,7 +85,7 @@ def underlying_type(given: Any) -> Any:
 
 
 def has_fields(value: Any) -> bool:
-    """Return whether `value` is a dataclass, a Struct, an attrs class, a pydantic model or a Protobuf message."""
+    """Return whether a value has fields: an object of a dataclass, Struct, attrs class or pydantic model, or a Protobuf message."""
     return any(hasattr(value, name) for name in _MARKS) or is_protobuf_message(value)
 
 
@@ -109,7 +109,7 @@ def fields_of(info: Any) -> list[TypedField] | None:
 
 
 def type_without_none(info: Any) -> Any:
-    """Return the type without None, for a value that may also be None.
+    """Return the type of an optional value without None. `info` and the result are types as `msgspec.inspect` describes them.
 
     A union of int and float becomes float. Other unions stay as they are.
     """
@@ -124,7 +124,7 @@ def type_without_none(info: Any) -> Any:
 
 
 def constants_of(info: Any) -> list[Any] | None:
-    """Return the values of an Enum or a Literal, or None for another type."""
+    """Return the values of an Enum or a Literal that `msgspec.inspect` describes, or None for another type."""
     if isinstance(info, inspect.EnumType):
         return [member.value for member in info.cls]
     return list(info.values) if isinstance(info, inspect.LiteralType) else None
@@ -255,7 +255,7 @@ def _adapter(model: Any) -> Any:
 
 
 def _from_plain(into: Any, value: Any) -> Any:
-    """Make a value of a type that msgspec does not know. Called by msgspec."""
+    """Return a value of the type `into`, which msgspec does not know, made from a plain value. Called by msgspec."""
     return _adapter(into).validate_python(value)
 
 
@@ -290,7 +290,7 @@ def type_name(into: Any) -> str:
 
 
 COLUMN_TYPE_KEY = "column"
-"""The key of the column type in `msgspec.Meta.extra`."""
+"""The key in `msgspec.Meta.extra` under which an annotation names the column type of a field."""
 MOST_DIGITS = 38
 """The most digits that a decimal can have in Spark, Arrow, Delta Lake and Iceberg."""
 _DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC)\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
@@ -366,8 +366,9 @@ def is_protobuf_message(of: Any) -> bool:
 
 @lru_cache(1_000)  # A limit is needed, because the Glue Schema Registry makes classes while a job runs.
 def fields_of_message(of: Any) -> list[TypedField]:
-    """Return the fields of a class of Protobuf messages. A field that is not set has the value None if Protobuf tracks its presence
-    (`optional`), and otherwise its default."""
+    """Return the fields of a class of Protobuf messages.
+
+    A field that is not set has the value None if Protobuf tracks its presence (`optional`), and otherwise its default."""
     return [_field(field) for field in of.DESCRIPTOR.fields]
 
 

@@ -119,7 +119,10 @@ class InFlight:
         return True
 
     def finish(self, numbers: Iterable[str]) -> None:
-        """Count these records, or parts of them, as finished: they are stored, or will never be needed."""
+        """Count parts of records as finished, because they are stored or will never be stored.
+
+        `numbers`: the sequence number of the record, once for each part.
+        """
         for number in numbers:
             delivery = self._open.get(number)
             if delivery is None:

@@ -254,8 +254,9 @@ class QueueJob:
     # --- a run ---
 
     async def _run(self, bounds: Bounds) -> tuple[EndReason, Unfinished | None]:
-        """Start the tasks of the run, wait for its end, and end them. Return the reason, and the records for which an interrupted flush
-        was waiting.
+        """Start the tasks of the run, wait for its end, and end the tasks.
+
+        Return the reason of the end, and the records for which a flush was waiting if the flush was interrupted.
 
         Raises: the error that ended the run.
         """
@@ -324,9 +325,8 @@ class QueueJob:
     async def _flush_periodically(self) -> None:
         """Flush the sink. If the sink's target is unavailable, try again as the retry policy `store_outages` allows.
 
-        A restart instead would receive every record again.
-
-        A sink that reports finished records need not finish all of them in this flush, because a slow handler would delay the others.
+        If the job ended instead, the next start would receive every record again. A sink that reports
+        finished records need not finish all of them in this flush, because a slow handler would delay the others.
         """
 
         async def flush() -> None:

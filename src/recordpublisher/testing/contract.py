@@ -137,8 +137,9 @@ class _CaseRun(Generic[Case]):
         return self._began + self._contract.deadline - asyncio.get_running_loop().time()
 
     def _tasks_of_test(self, testing: asyncio.Task[None]) -> list[asyncio.Task[Any]]:
-        """Return the test's task, and the tasks that it has started. Tasks of the case itself, such as a server's, are left out, because
-        they end with the case.
+        """Return the test's task, and the tasks that it has started.
+
+        Tasks of the case itself, such as a server's, are left out, because they end with the case.
         """
         started = asyncio.all_tasks() - self._before if self._before else set()
         return [testing, *(started - {testing})]

@@ -67,8 +67,9 @@ class DeserializerContract(Contract[DeserializerCase]):
 
     @on_case
     async def test_a_bad_record_raises_for_itself_alone(self, case: DeserializerCase) -> None:
-        """Check that a bad record raises an error, which may be any exception. Records next to it, and later batches, still have their
-        values.
+        """Check that a bad record raises an error, which may be any exception.
+
+        The records next to the bad one, and later batches, must still have their values.
         """
         for bad in case.bad:
             assert await _raises(case, bad), f"the payload {bad!r:.100} has a value: a bad record must raise an error"

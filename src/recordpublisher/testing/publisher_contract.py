@@ -47,7 +47,7 @@ MAX_EMPTY_RUNS = 100
 """The most runs in a row that may end INCOMPLETE without a batch, and the most batches without a record in a row within a second."""
 MAX_STEP_SECONDS = 0.1
 """The longest time for which a run may block the event loop at once (seconds). A busy machine may stop a process for longer, but not in
-each of `TIMED_RUNS`.
+each of `TIMED_RUNS` runs.
 """
 TIMED_RUNS = 3
 OPEN_SECONDS, READ_SHARDS = 1.0, 3
@@ -191,10 +191,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_by_time_leaves_out_what_arrived_before(self, case: PublisherCase) -> None:
-        """Check that a start at a time leaves out earlier arrivals. This matters because a job starts at LATEST by default, which
-        becomes a time.
+        """Check that a start at a time leaves out earlier arrivals.
 
-        A publisher that ignores the time would read all stored records.
+        By default a job starts at LATEST, which becomes a time. A publisher that ignores the time would read all stored records.
         """
         whole = RecordingConsumer()
         await _run_case_to_end(case, whole)
@@ -232,8 +231,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_the_loop_is_not_blocked(self, case: PublisherCase) -> None:
-        """Check that a run does not block the event loop, which all shards share. Code that waits or computes for long must run in a
-        thread.
+        """Check that a run does not block the event loop, which all shards share.
+
+        Code that waits or computes for long must run in a thread.
         """
         longest = []
         for _ in range(TIMED_RUNS):

@@ -114,8 +114,9 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_every_record_is_delivered(self, queue: _Queue) -> None:
-        """Check that each record has a number of its own and its time of arrival, and that an empty receive means that no record is
-        left.
+        """Check that each record is delivered, with a number of its own and its time of arrival.
+
+        An empty receive must mean that no record is left.
         """
         assert queue.visibility > 0, "the source must set `visibility_seconds`"
         records = await queue.first.take()

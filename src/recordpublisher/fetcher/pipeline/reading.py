@@ -364,7 +364,10 @@ class QueueingShardOutput:
         return self._intake.put(self._entry, batch)
 
     def reach_run_end(self, first_past: str) -> None:
-        """Note that the shard was read to the end of the run, and that all records before it are queued."""
+        """Note that the shard was read to the end of the run, and that all records before it are queued.
+
+        `first_past`: the sequence number of the first record behind the end.
+        """
         self._entry.reach_run_end(first_past)
 
     def end(self, children: Sequence[Shard]) -> None:
