@@ -231,10 +231,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_the_loop_is_not_blocked(self, case: PublisherCase) -> None:
-        """Check that a run does not block the event loop, which all shards share.
-
-        Code that waits or computes for long must run in a thread.
-        """
+        """Check that a run does not block the event loop. Code that waits or computes for long must run in a thread."""
         longest = []
         for _ in range(TIMED_RUNS):
             steps = _Steps()

@@ -199,7 +199,7 @@ class RunCompletion:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the run ends by `stop`, by `max_time` or by an error, so that it must not wait for long.
+        """Whether the run ends by `stop`, by `max_time` or by an error, so that its end must not take long.
 
         This includes a `stop` during the last checkpoint of a run that a bound has ended.
         """
@@ -278,8 +278,8 @@ class Bounds:
     - `max_bytes`: payload bytes over all shards. The batch that reaches the bound is the last.
     - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is above it has finished.
     - `stop_at_tip`: whether a shard is read only until a read is at its tip. Later records are left to the next run.
-    - `shard_limits`: the exact number of records to emit of each shard (by `Shard.key`), then the shard has finished. A shard that is not
-      named has no limit.
+    - `shard_limits`: the exact number of records to emit of each shard, by `Shard.key`. After them the shard has finished. A shard that is
+      not named has no limit.
     - `ends`: where the run ends in shards, by `Shard.key`. Later records are neither decoded nor emitted, and the shard has finished there.
     """
 
@@ -305,10 +305,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class ShardOutcome:
-    """How far a run emitted a shard.
+    """The records of a shard that a run has emitted, and the run's other observations of the shard.
 
-    - `state`: how far the shard was emitted, in this run and before.
-    - `records`, `payload_bytes`: how much was emitted in this run.
+    - `state`: the position up to which the shard was emitted, in this run and before.
+    - `records`, `payload_bytes`: the number of records that this run has emitted, and their bytes.
     - `seen`: the other observations of the shard during this run.
     - `first_past_end`: the sequence number of the first record behind the end of the run in the shard (`Bounds.ends`), if the run has
       emitted all records before that end; otherwise None.

@@ -40,7 +40,10 @@ class DeadLetter(msgspec.Struct, frozen=True):
         return self.shard.key, self.record.sequence_number, self.record.sub_sequence_number
 
     def value(self) -> dict[str, Any]:
-        """Return the fields that are stored next to the columns of the record: the reason, and the payload as text or else as base64."""
+        """Return the fields that are stored next to the columns of the record: the reason, and the payload.
+
+        The payload is text if it is valid UTF-8, otherwise base64.
+        """
         data = self.record.data
         try:
             value = _Value(self.reason, data.decode())

@@ -92,7 +92,7 @@ class DeadLetterHandler:
 
     @staticmethod
     def _check_rejected(given: Any) -> None:
-        """Check the arguments of `reject`. Raises: PluginError unless they are a batch of exactly one record, and a reason."""
+        """Check the arguments of `reject`. Raises: PluginError if they are not a batch of exactly one record, and a reason."""
         is_pair = isinstance(given, tuple) and len(given) == 2
         record, reason = given if is_pair else (given, None)
         if not isinstance(record, RecordBatch) or len(record) != 1:
@@ -132,7 +132,7 @@ class DeadLetterHandler:
         self.rejected += counter == "skipped_records"
 
     async def flush(self) -> None:
-        """Return when every dead letter is durable."""
+        """Flush the dead-letter sink, and return when every dead letter is durable."""
         if self._sink is not None:
             with _as_dead_letter_sink(self._sink, "flush"):
                 await self._sink.flush(_NO_STATE)

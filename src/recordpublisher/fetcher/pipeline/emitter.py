@@ -79,7 +79,7 @@ class Emitter:
         self.records_in_write = 0
         """Records in the call of the sink's `write` that is in progress."""
         self.write_delays = Histogram()
-        """How long after their arrival in the stream records were written to the sink (ms)."""
+        """Time from the arrival of records in the stream until they were written to the sink (ms)."""
 
     @property
     def has_lost_batch(self) -> bool:
@@ -202,8 +202,9 @@ class Emitter:
         return entry, self._run.max_emittable(entry, count)
 
     async def _emit(self, entry: ShardEntry, count: int) -> bool:
-        """Write the next `count` records of a shard's first queued batch. Return whether the shard's position has moved. There are three
-        cases:
+        """Write the next `count` records of a shard's first queued batch. Return whether the shard's position has moved.
+
+        There are three cases:
 
         1. The batch has no records: only the position moves.
         2. The batch was written: the position moves in the same step (S1), before another task can call the sink.

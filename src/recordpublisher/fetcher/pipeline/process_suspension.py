@@ -61,7 +61,7 @@ class SuspensionDetector:
     def check(self) -> None:
         """Find out now whether the process was suspended, without waiting for the next tick.
 
-        Called before it is decided whether shards are idle, and before records are emitted: either may be the first code to run after a
+        Called before shards are checked for idleness, and before records are emitted, because these may be the first steps after a
         suspension.
         """
         late = self._seconds_since_tick() - TICK_SECONDS

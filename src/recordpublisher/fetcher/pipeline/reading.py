@@ -324,7 +324,7 @@ class ReadIntake:
         return read_bytes
 
     def end(self, entry: ShardEntry, children: Sequence[Shard]) -> None:
-        """Mark a shard as read to its end. It has ended now if nothing is queued, otherwise when its queue is emitted."""
+        """Mark a shard as read to its end. The shard has ended as soon as all of its queued records are emitted."""
         self._budget.settle_read(entry, 0)
         self._on_children_found(children)
         entry.end_of_reading(children)
