@@ -12,6 +12,10 @@ class OtherWorkers(WatermarkTracker):
         self.highest = highest
         self._global = None
 
+    @property
+    def has_others(self):
+        return True
+
     def report(self, status, watermark):
         known = [self.lowest] if status is ShardsStatus.IDLE else [self.lowest, watermark]
         self._global = raised_watermark(self._global, None if None in known else min(known))

@@ -135,6 +135,15 @@ class Alignment:
         return self._active.lowest_key()
 
     @property
+    def waits_for_others(self) -> bool:
+        """Whether the global watermark waits for a shard of another worker, because every shard of this one is above it."""
+        if not self._tracker.has_others:
+            return False
+        status, lowest = self._active.status()
+        value = self.global_watermark
+        return status is ShardsStatus.IDLE or (lowest is not None and (value is None or value < lowest))
+
+    @property
     def lag_ms(self) -> int | None:
         """How far this worker's highest watermark is above the global watermark (ms).
 

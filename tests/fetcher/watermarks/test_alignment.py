@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordpublisher.fetcher.monitoring.status_and_warnings import what_blocks
 from recordpublisher.fetcher.settings import AlignmentTimes
 from recordpublisher.fetcher.watermarks import Alignment, OwnWatermark, ShardsStatus
 
@@ -67,6 +68,25 @@ def test_a_shard_without_a_watermark_holds_the_others():  # W2
 
     assert made.select_next() is None
     assert made.blocking_shard == "s/silent"
+
+
+def test_the_watermark_waits_for_the_shard_or_for_the_other_worker_that_is_lowest():
+    others = OtherWorkers(1_000)
+    made = alignment(0, others)
+    assert what_blocks(made) == "a shard of another worker"
+    queued(made, "a", 5_000)
+    made.report()
+    assert what_blocks(made) == "a shard of another worker"
+    others.lowest = 9_000
+    made.report()
+    assert what_blocks(made) == "shard s/a"
+
+
+def test_a_process_that_reads_every_shard_waits_for_no_other():
+    made = alignment(0)
+    assert what_blocks(made) == "no shard of this worker"
+    queued(made, "a", 5_000)
+    assert what_blocks(made) == "shard s/a"
 
 
 def test_an_idle_shard_holds_no_other():  # W3

@@ -177,5 +177,8 @@ def _time_of(watermark: int | None) -> str:
 
 
 def what_blocks(alignment: Alignment) -> str:
-    """Return words for the shard for which the global watermark waits: the shard of this process with the lowest watermark."""
-    return f"shard {alignment.blocking_shard}"
+    """Return words for what the global watermark waits for: the shard with the lowest watermark, or another worker of the group."""
+    if alignment.waits_for_others:
+        return "a shard of another worker"
+    shard = alignment.blocking_shard
+    return "no shard of this worker" if shard is None else f"shard {shard}"
