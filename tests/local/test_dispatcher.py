@@ -45,6 +45,25 @@ def with_faults(rules, scenario):
     return run_virtual(main())
 
 
+@pytest.mark.parametrize("rule", ["empty", "stale", "incomplete"])
+def test_the_fault_of_a_call_that_fails_does_not_hit_another_shard(rule):
+    async def scenario(service):
+        service.stream.put(b"1", "k")
+        iterator = await service.iterator()
+        service.account.faults.start_random(f"{rule}@GetRecords*1" if rule == "empty" else f"{rule}@ListShards*1")
+        if rule == "empty":
+            with pytest.raises(ApiError):
+                await service.call("GetRecords", ShardIterator=iterator, DryRun=True)
+            assert len((await service.call("GetRecords", ShardIterator=iterator))["Records"]) == 1
+        else:
+            with pytest.raises(ApiError):
+                await service.call("ListShards", StreamName="unknown")
+            split(service.stream, service.stream.shard(FIRST), 2**127)
+            assert len((await service.call("ListShards", StreamName="orders"))["Shards"]) == 3
+
+    with_faults("", scenario)
+
+
 @pytest.mark.parametrize(
     ("rule", "code", "status"),
     [

@@ -50,7 +50,11 @@ class RequestDispatcher:
         fault breaks the connection.
         """
         drawn = await self._apply_fault_before(operation, body)
-        response = OPERATIONS[operation](self._account, body)
+        try:
+            response = OPERATIONS[operation](self._account, body)
+        finally:
+            # A call that fails before it takes its fault must not leave the fault to the next call, which may be of another shard.
+            self._faults.drop_kept()
         if response == NOTHING_VISIBLE and operation in LONG_POLLS:
             response = await self._poll(operation, body)
         if not operation.startswith(UNCHANGING_PREFIXES):

@@ -151,6 +151,10 @@ class Faults:
         """Return the fault of this kind that `keep` has kept, and remove it. Return None if there is none."""
         return self._kept.pop(kind, None)
 
+    def drop_kept(self) -> None:
+        """Drop the faults that `keep` has kept and the call has not taken."""
+        self._kept.clear()
+
     def for_frame(self, consumer: str, shard_id: str) -> DrawnFault | None:
         """Return a random fault for a subscription's next frame, or None."""
         return self._random_faults.for_frame(consumer, shard_id)
