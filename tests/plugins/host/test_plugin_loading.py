@@ -366,10 +366,10 @@ def test_every_kind_of_class_has_its_hook():
     assert all("thing" in registry.tables()[kind].names() for kind in provided)
 
 
-def _adder(cls):
+def _adder(cls, name="thing"):
     @hookimpl
     def add(self, registry):
-        registry.add("thing", cls)
+        registry.add(name, cls)
 
     return add
 
@@ -530,3 +530,17 @@ def test_plugins_that_wrap_a_publisher_while_they_are_loaded_do_not_load_each_ot
     registry = load_registry()
 
     assert {"ONE", "TWO", "THREE"} <= set(registry.publishers.names())
+
+
+@pytest.mark.parametrize("kind", ["sinks", "deserializers", "stores"])
+@pytest.mark.parametrize("name", ["my:name", "my,name", "my name", "a/b"])
+def test_a_name_that_no_property_could_give_is_refused(kind, name):
+    plugin = type("Odd", (), {f"recordpublisher_register_{kind}": _adder("there:Thing", name)})()
+
+    assert f"'{name}' cannot be a name" in load_registry([plugin]).plugins[-1].reason
+
+
+def test_a_store_needs_a_name_that_is_a_scheme():
+    plugin = type("Odd", (), {"recordpublisher_register_stores": _adder("there:Store", "my_store")})()
+
+    assert "'my_store' cannot be the scheme of a URI" in load_registry([plugin]).plugins[-1].reason
