@@ -7,11 +7,13 @@ import re
 import sys
 from pathlib import Path
 from textwrap import dedent, indent
+from typing import Any
 
 import pytest
 
 from recordpublisher import ConfigurationError, PluginError, Properties, RecordPublisherFactory, Sink, hookimpl
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
+from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.plugin_loading import _warn_once, load_registry, warn_of_broken_plugins
 from recordpublisher.plugins.host.registry import hidden_by_folder
 from recordpublisher.publishers.properties import declaration
@@ -544,3 +546,27 @@ def test_a_store_needs_a_name_that_is_a_scheme():
     plugin = type("Odd", (), {"recordpublisher_register_stores": _adder("there:Store", "my_store")})()
 
     assert "'my_store' cannot be the scheme of a URI" in load_registry([plugin]).plugins[-1].reason
+
+
+class Pairs:
+    def __init__(self, properties):
+        pass
+
+    def values(self, batch):
+        return [{} for _ in batch]
+
+
+@pytest.mark.parametrize("makes", ["dict", {"id": int}, (int, str)])
+def test_what_a_deserializer_says_to_make_is_a_type(makes):
+    made = type("Made", (Pairs,), {"makes": makes})
+    plugin = type("Odd", (), {"recordpublisher_register_deserializers": _adder(made, "pairs")})()
+
+    with pytest.raises(PluginError, match=r"`Made\.makes` is .*, which is not a type"):
+        build_deserializer(load_registry([plugin]), Properties({"flink.deserializer": "pairs"}))
+
+
+def test_a_deserializer_may_make_any_type():
+    for makes in (dict, dict[str, int] | None, Pairs, Any):
+        made = type("Made", (Pairs,), {"makes": makes})
+        plugin = type("Good", (), {"recordpublisher_register_deserializers": _adder(made, "pairs")})()
+        build_deserializer(load_registry([plugin]), Properties({"flink.deserializer": "pairs"}))

@@ -6,6 +6,8 @@ Each function belongs to one property, for example `build_sink` to `flink.sink`.
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from msgspec.inspect import type_info
+
 from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
 from recordpublisher.consumer.typed_values import Json
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
@@ -249,13 +251,23 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
 
 
 def _check_deserializer(name: str, made: Any) -> None:
-    """Check the methods of a deserializer that a plugin has registered. Raises: PluginError if one is missing or has other parameters."""
+    """Check the methods and the attribute `makes` of a deserializer that a plugin has registered.
+
+    Raises: PluginError if a method is missing or has other parameters, or if `makes` is not a type.
+    """
     for method, define in (("values", "def values(self, batch)"), ("prepare", "async def prepare(self, batch)")):
         found = getattr(made, method, None)
         if method == "values" and not callable(found):
             raise PluginError(f"the deserializer '{name}', {repr_of(made)}, has no method `values`: write `{define}`")
         if callable(found) and not can_take(found, 1):
             raise PluginError(f"`{type(made).__name__}.{method}` cannot be called with a batch: write `{define}`")
+    try:
+        type_info(getattr(made, "makes", None))
+    except TypeError as error:  # A sink that makes columns of it would be blamed.
+        found = repr_of(made.makes)
+        raise PluginError(
+            f"`{type(made).__name__}.makes` is {found}, which is not a type that a value can have"
+        ) from error
 
 
 def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deserializer:
