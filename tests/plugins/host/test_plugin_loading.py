@@ -13,7 +13,7 @@ import pytest
 
 from recordpublisher import ConfigurationError, PluginError, Properties, RecordPublisherFactory, Sink, hookimpl
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
-from recordpublisher.plugins.host.build_from_properties import build_deserializer
+from recordpublisher.plugins.host.build_from_properties import build_deserializer, check_properties
 from recordpublisher.plugins.host.plugin_loading import _warn_once, load_registry, warn_of_broken_plugins
 from recordpublisher.plugins.host.registry import hidden_by_folder
 from recordpublisher.publishers.properties import declaration
@@ -570,3 +570,20 @@ def test_a_deserializer_may_make_any_type():
         made = type("Made", (Pairs,), {"makes": makes})
         plugin = type("Good", (), {"recordpublisher_register_deserializers": _adder(made, "pairs")})()
         build_deserializer(load_registry([plugin]), Properties({"flink.deserializer": "pairs"}))
+
+
+def test_a_chosen_plugin_that_cannot_be_imported_is_named_before_its_property_is_called_misspelt(install):
+    install(
+        "far-sink",
+        """
+        import recordpublisher as rp
+
+        @rp.hookimpl
+        def recordpublisher_register_sinks(registry):
+            registry.add("jsonlx", "far_target:Sink")
+        """,
+    )
+    given = Properties({"flink.sink": "jsonlx", "flink.sink.jsonlx.path": "rows"})
+
+    with pytest.raises(PluginError, match="cannot be imported from far_target:Sink"):
+        check_properties(load_registry(), given)

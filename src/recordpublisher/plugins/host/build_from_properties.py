@@ -4,6 +4,7 @@ Each function belongs to one property, for example `build_sink` to `flink.sink`.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from msgspec.inspect import type_info
@@ -45,10 +46,23 @@ from .registry import Registry
 def check_properties(registry: Registry, properties: Properties) -> None:
     """Check the given properties (`Properties.check`), including those that the chosen plugins declare.
 
-    Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property.
+    Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property; PluginError instead if a chosen plugin,
+    which may declare the key, cannot be imported.
     """
     registry.import_chosen(properties)
-    properties.check()
+    tables = {
+        SINK: registry.sinks,
+        DEAD_LETTER_SINK: registry.sinks,
+        DESERIALIZER: registry.deserializers,
+        RECORD_PUBLISHER: registry.publishers,
+    }
+    try:
+        properties.check()
+    except ConfigurationError:
+        for declared, table in tables.items():
+            with suppress(ConfigurationError):
+                table.get(properties.value(declared) or "", declared.key)
+        raise
 
 
 def reads_a_queue(properties: Properties) -> bool:
