@@ -36,12 +36,13 @@ class RetriedCall(Generic[T]):
         on: type[Exception] | tuple[type[Exception], ...],
         service: str,
     ) -> None:
-        classes = on if isinstance(on, tuple) else (on,)
+        classes: tuple[object, ...] = on if isinstance(on, tuple) else (on,)
         if not all(isinstance(each, type) and issubclass(each, BaseException) for each in classes):
             raise PluginError(f"`retry`: 'on' must be a class of errors or a tuple of them, not {repr_of(on)}")
-        if not callable(call):
-            hint = ": write `lambda: ...` around the call" if inspect.isawaitable(call) else ""
-            raise PluginError(f"`retry` needs an async function without arguments, not {repr_of(call)}{hint}")
+        given: object = call
+        if not callable(given):
+            hint = ": write `lambda: ...` around the call" if inspect.isawaitable(given) else ""
+            raise PluginError(f"`retry` needs an async function without arguments, not {repr_of(given)}{hint}")
         self._context, self._call, self._on, self._service = context, call, on, service
         # A call in `open` has no permission yet, and needs none.
         self._needs_permission = context.may_write()

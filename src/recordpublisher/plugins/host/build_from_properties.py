@@ -19,6 +19,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.properties.config_fields import imported_object
+from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import (
     DEAD_LETTER,
     DEAD_LETTER_SINK,
@@ -40,7 +41,7 @@ from recordpublisher.publishers.user_code import can_take
 from ..deserializers.schemas import ConvertedValues, InferColumns, InferredJson, schema_type
 from ..stores.back_ends import back_end_of
 from ..stores.by_location import conditional_store_of
-from .registry import Registry
+from .registry import NameTable, Registry
 
 
 def check_properties(registry: Registry, properties: Properties) -> None:
@@ -50,16 +51,16 @@ def check_properties(registry: Registry, properties: Properties) -> None:
     which may declare the key, cannot be imported.
     """
     registry.import_chosen(properties)
-    tables = {
-        SINK: registry.sinks,
-        DEAD_LETTER_SINK: registry.sinks,
-        DESERIALIZER: registry.deserializers,
-        RECORD_PUBLISHER: registry.publishers,
-    }
+    choices: tuple[tuple[Property[Any], NameTable[Any]], ...] = (
+        (SINK, registry.sinks),
+        (DEAD_LETTER_SINK, registry.sinks),
+        (DESERIALIZER, registry.deserializers),
+        (RECORD_PUBLISHER, registry.publishers),
+    )
     try:
         properties.check()
     except ConfigurationError:
-        for declared, table in tables.items():
+        for declared, table in choices:
             with suppress(ConfigurationError):
                 table.get(properties.value(declared) or "", declared.key)
         raise
