@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from recordpublisher.consumer.deserialization import CallableDeserializer
 from recordpublisher.consumer.shard_consumer import PoisonPolicy
-from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
+from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, TransientError
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 
 from fakes.batches import batch
@@ -121,9 +121,10 @@ def test_a_deserializer_that_nobody_would_await_is_refused():
 
 
 @pytest.mark.parametrize("action", OnBadRecord)
-def test_a_record_for_which_memory_was_missing_is_not_dropped(action):
+@pytest.mark.parametrize("cause", [MemoryError(), TransientError("GET /schemas", "503", "away")])
+def test_a_record_for_which_memory_or_a_service_was_missing_is_not_dropped(action, cause):
     def decorate(part):
-        raise ValueError("wrapped") from MemoryError()
+        raise ValueError("wrapped") from cause
 
     with pytest.raises(DeserializationError, match="wrapped"):
         PoisonPolicy(action).apply(batch(b"1", b"2"), decorate)

@@ -75,3 +75,12 @@ def test_items_are_copied_so_that_the_plugin_may_change_its_list(result):
     items = call_for_items(Strategy(result), "values", "value", batch(b"1", b"2"))
     result.clear()
     assert items == (1, 2)
+
+
+async def decoded():
+    """Stand for a lookup."""
+
+
+def test_values_that_are_coroutines_are_refused_because_their_code_never_ran():
+    with pytest.raises(rp.PluginError, match=r"`Strategy\.values`: .* returned a coroutine, of which no code has run"):
+        call_for_items(Strategy([decoded(), decoded()]), "values", "value", batch(b"1", b"2"))

@@ -192,3 +192,28 @@ def test_slow_calls_that_fail_are_not_made_again_when_the_drain_timeout_is_over(
 
     seconds, calls = run_virtual(story())
     assert (seconds < 30, calls) == (True, 1)
+
+
+async def post():
+    """Stand for a request."""
+
+
+@pytest.mark.parametrize(
+    ("call", "options", "words"),
+    [
+        (lambda: None, {}, "needs an async function without arguments, but the call returned None"),
+        (5, {}, "needs an async function without arguments, not 5"),
+        (post, {"on": "TransientError"}, "'on' must be a class of errors or a tuple of them, not 'TransientError'"),
+        (post, {"on": (ValueError, 5)}, "'on' must be a class of errors or a tuple of them"),
+    ],
+)
+async def test_what_retry_cannot_use_is_refused_in_words(call, options, words):
+    with pytest.raises(rp.PluginError, match=words):
+        await rp.SinkContext().retry(call, **options)
+
+
+async def test_a_call_instead_of_its_function_is_refused_because_it_could_be_made_once_only():
+    given = post()
+    with pytest.raises(rp.PluginError, match=r"write `lambda: \.\.\.` around the call"):
+        await rp.SinkContext().retry(given)
+    given.close()

@@ -50,7 +50,8 @@ class Deserializer(Protocol[V_co]):
         record for which it raises alone is a bad record, and `flink.deserializer.error` decides what happens to the record. A value must
         depend only on its record.
 
-        The job ends if the result is not a sequence with one value for each record.
+        The job ends if the result is not a sequence with one value for each record, and after a TransientError, which says nothing about
+        the record.
         """
 
 
@@ -224,7 +225,12 @@ def _checked(plugin: object, method: str, what: str, result: Any, batch: RecordB
         raise PluginError(f"{name} has changed its batch: copy a column before you change it, as in `list(batch.data)`")
     if result is None or result is batch.event_times or result is batch.arrival_millis:
         return result
-    if what != "value" and (others := set(map(type, result)) - {int}):
+    if what == "value":
+        try:
+            refuse_unrun_results(result)
+        except TypeError as error:  # As a TypeError it would be taken for that of a bad record.
+            raise PluginError(f"{name}: {error}") from None
+    elif others := set(map(type, result)) - {int}:
         raise PluginError(
             f"{name} returned a {what} of the type {others.pop().__name__}: it must be epoch ms as an int"
         )

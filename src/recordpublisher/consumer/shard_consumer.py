@@ -15,7 +15,13 @@ from typing import Any, Protocol
 import msgspec
 
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
-from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, PluginError, causes_of
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    DeserializationError,
+    PluginError,
+    TransientError,
+    causes_of,
+)
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, SkippedRecords, UserRecord
 from recordpublisher.publishers.user_code import add_note, describe_error, is_raised_in_user_code, log_user_error
@@ -441,7 +447,8 @@ class PoisonPolicy:
     def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
         """Decorate a batch. Leave out each record that cannot be decorated.
 
-        Raises: DeserializationError if a record cannot be decorated and the policy is FAIL, or if there was no memory for it.
+        Raises: DeserializationError if a record cannot be decorated and the policy is FAIL, or if there was no memory for it, or
+        a service was away.
         """
         try:
             return decorate(batch)
@@ -467,12 +474,13 @@ class PoisonPolicy:
             except Exception as error:
                 reason = describe_error(error)
                 name = f"record {record.sequence_number} of {batch.shard.key}"
-                # A lack of memory says nothing about the record, so the record must not be dropped for it.
-                lacks_memory = any(isinstance(each, MemoryError) for each in causes_of(error))
-                if self._action is OnBadRecord.FAIL or lacks_memory:
+                # A lack of memory, or a service that is away, says nothing about the record, so the record must not be dropped for it.
+                is_innocent = any(isinstance(each, (MemoryError, TransientError)) for each in causes_of(error))
+                if self._action is OnBadRecord.FAIL or is_innocent:
                     message = f"{name} cannot be deserialized: {reason}"
                     log_user_error(log, error, message, batch.shard.key, record.sequence_number)
                     remedy = how_to_continue(batch.stream, batch.shard_id, record.sequence_number)
+                    remedy = "the record may be good: start the job again" if is_innocent else remedy
                     raise _deserialization_error(batch, record, f"{reason}; {remedy}") from error
                 is_kept = self._action is OnBadRecord.DEAD_LETTER
                 key, number = batch.shard.key, record.sequence_number

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ..publishers.errors import FencedError, RetriesExhaustedError, TransientError
+from ..publishers.errors import FencedError, PluginError, RetriesExhaustedError, TransientError
 from ..publishers.properties.job_properties import DRAIN_TIMEOUT
 from ..publishers.retry import call_with_retries
-from ..publishers.safe_text import text_of
+from ..publishers.safe_text import repr_of, text_of
 
 if TYPE_CHECKING:
     from .sink import SinkContext
@@ -36,6 +37,13 @@ class RetriedCall(Generic[T]):
         on: type[Exception] | tuple[type[Exception], ...],
         service: str,
     ) -> None:
+        classes: tuple[object, ...] = on if isinstance(on, tuple) else (on,)
+        if not all(isinstance(each, type) and issubclass(each, BaseException) for each in classes):
+            raise PluginError(f"`retry`: 'on' must be a class of errors or a tuple of them, not {repr_of(on)}")
+        given: object = call
+        if not callable(given):
+            hint = ": write `lambda: ...` around the call" if inspect.isawaitable(given) else ""
+            raise PluginError(f"`retry` needs an async function without arguments, not {repr_of(given)}{hint}")
         self._context, self._call, self._on, self._service = context, call, on, service
         # A call in `open` has no permission yet, and needs none.
         self._needs_permission = context.may_write()
@@ -57,7 +65,12 @@ class RetriedCall(Generic[T]):
         if self._last is not None:
             await self._wait_for_permission(self._last)
         try:
-            return await self._call()
+            made = self._call()
+            if not inspect.isawaitable(made):
+                raise PluginError(
+                    f"`retry` needs an async function without arguments, but the call returned {repr_of(made)}"
+                )
+            return await made
         except TransientError as error:
             self._last = error
             raise

@@ -7,11 +7,13 @@ import re
 import sys
 from pathlib import Path
 from textwrap import dedent, indent
+from typing import Any
 
 import pytest
 
 from recordpublisher import ConfigurationError, PluginError, Properties, RecordPublisherFactory, Sink, hookimpl
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
+from recordpublisher.plugins.host.build_from_properties import build_deserializer, check_properties
 from recordpublisher.plugins.host.plugin_loading import _warn_once, load_registry, warn_of_broken_plugins
 from recordpublisher.plugins.host.registry import hidden_by_folder
 from recordpublisher.publishers.properties import declaration
@@ -366,10 +368,10 @@ def test_every_kind_of_class_has_its_hook():
     assert all("thing" in registry.tables()[kind].names() for kind in provided)
 
 
-def _adder(cls):
+def _adder(cls, name="thing"):
     @hookimpl
     def add(self, registry):
-        registry.add("thing", cls)
+        registry.add(name, cls)
 
     return add
 
@@ -530,3 +532,58 @@ def test_plugins_that_wrap_a_publisher_while_they_are_loaded_do_not_load_each_ot
     registry = load_registry()
 
     assert {"ONE", "TWO", "THREE"} <= set(registry.publishers.names())
+
+
+@pytest.mark.parametrize("kind", ["sinks", "deserializers", "stores"])
+@pytest.mark.parametrize("name", ["my:name", "my,name", "my name", "a/b"])
+def test_a_name_that_no_property_could_give_is_refused(kind, name):
+    plugin = type("Odd", (), {f"recordpublisher_register_{kind}": _adder("there:Thing", name)})()
+
+    assert f"'{name}' cannot be a name" in load_registry([plugin]).plugins[-1].reason
+
+
+def test_a_store_needs_a_name_that_is_a_scheme():
+    plugin = type("Odd", (), {"recordpublisher_register_stores": _adder("there:Store", "my_store")})()
+
+    assert "'my_store' cannot be the scheme of a URI" in load_registry([plugin]).plugins[-1].reason
+
+
+class Pairs:
+    def __init__(self, properties):
+        pass
+
+    def values(self, batch):
+        return [{} for _ in batch]
+
+
+@pytest.mark.parametrize("makes", ["dict", {"id": int}, (int, str)])
+def test_what_a_deserializer_says_to_make_is_a_type(makes):
+    made = type("Made", (Pairs,), {"makes": makes})
+    plugin = type("Odd", (), {"recordpublisher_register_deserializers": _adder(made, "pairs")})()
+
+    with pytest.raises(PluginError, match=r"`Made\.makes` is .*, which is not a type"):
+        build_deserializer(load_registry([plugin]), Properties({"flink.deserializer": "pairs"}))
+
+
+def test_a_deserializer_may_make_any_type():
+    for makes in (dict, dict[str, int] | None, Pairs, Any):
+        made = type("Made", (Pairs,), {"makes": makes})
+        plugin = type("Good", (), {"recordpublisher_register_deserializers": _adder(made, "pairs")})()
+        build_deserializer(load_registry([plugin]), Properties({"flink.deserializer": "pairs"}))
+
+
+def test_a_chosen_plugin_that_cannot_be_imported_is_named_before_its_property_is_called_misspelt(install):
+    install(
+        "far-sink",
+        """
+        import recordpublisher as rp
+
+        @rp.hookimpl
+        def recordpublisher_register_sinks(registry):
+            registry.add("jsonlx", "far_target:Sink")
+        """,
+    )
+    given = Properties({"flink.sink": "jsonlx", "flink.sink.jsonlx.path": "rows"})
+
+    with pytest.raises(PluginError, match="cannot be imported from far_target:Sink"):
+        check_properties(load_registry(), given)

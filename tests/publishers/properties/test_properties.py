@@ -361,3 +361,18 @@ def test_quotes_around_a_text_are_refused_because_they_would_be_part_of_it(given
     ):
         Properties({"flink.state.uri": given}).check()
     Properties({"flink.deserializer.avro.schema": '"string"'}).check()
+
+
+@pytest.mark.parametrize(
+    ("declare_it", "default", "valid"),
+    [
+        (lambda key: declaration.integer(key, "N.", 0, 1), 0, "a whole number of at least 1"),
+        (lambda key: declaration.choice(key, "N.", "some", ("ALL", "NONE")), "some", "ALL, NONE"),
+        (lambda key: declaration.text(key, "N.", ""), "", "a text that is not empty"),
+        (lambda key: declaration.text(key, "N.", 5), 5, "a default of the type str"),
+    ],
+)
+def test_c1_a_default_that_could_not_be_given_is_refused(declare_it, default, valid, monkeypatch):
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
+    with pytest.raises(ConfigurationError, match=f"'lines.odd' is '?{default}'?: .* Valid: {valid}"):
+        declare_it("lines.odd")

@@ -4,7 +4,10 @@ Each function belongs to one property, for example `build_sink` to `flink.sink`.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
+
+from msgspec.inspect import type_info
 
 from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
 from recordpublisher.consumer.typed_values import Json
@@ -16,6 +19,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.properties.config_fields import imported_object
+from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import (
     DEAD_LETTER,
     DEAD_LETTER_SINK,
@@ -37,7 +41,7 @@ from recordpublisher.publishers.user_code import can_take
 from ..deserializers.schemas import ConvertedValues, InferColumns, InferredJson, schema_type
 from ..stores.back_ends import back_end_of
 from ..stores.by_location import conditional_store_of
-from .registry import Registry
+from .registry import NameTable, Registry
 
 S = TypeVar("S", bound=RecordSource)
 
@@ -64,10 +68,23 @@ def build_sink(registry: Registry, properties: Properties) -> Sink:
 def check_properties(registry: Registry, properties: Properties) -> None:
     """Check the given properties (`Properties.check`), including those that the chosen plugins declare.
 
-    Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property.
+    Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property; PluginError instead if a chosen plugin,
+    which may declare the key, cannot be imported.
     """
     registry.import_chosen(properties)
-    properties.check()
+    choices: tuple[tuple[Property[Any], NameTable[Any]], ...] = (
+        (SINK, registry.sinks),
+        (DEAD_LETTER_SINK, registry.sinks),
+        (DESERIALIZER, registry.deserializers),
+        (RECORD_PUBLISHER, registry.publishers),
+    )
+    try:
+        properties.check()
+    except ConfigurationError:
+        for declared, table in choices:
+            with suppress(ConfigurationError):
+                table.get(properties.value(declared) or "", declared.key)
+        raise
 
 
 def reads_a_queue(properties: Properties) -> bool:
@@ -248,13 +265,23 @@ def build_deserializer(registry: Registry, properties: Properties) -> Deserializ
 
 
 def _check_deserializer(name: str, made: Any) -> None:
-    """Check the methods of a deserializer that a plugin has registered. Raises: PluginError if one is missing or has other parameters."""
+    """Check the methods and the attribute `makes` of a deserializer that a plugin has registered.
+
+    Raises: PluginError if a method is missing or has other parameters, or if `makes` is not a type.
+    """
     for method, define in (("values", "def values(self, batch)"), ("prepare", "async def prepare(self, batch)")):
         found = getattr(made, method, None)
         if method == "values" and not callable(found):
             raise PluginError(f"the deserializer '{name}', {repr_of(made)}, has no method `values`: write `{define}`")
         if callable(found) and not can_take(found, 1):
             raise PluginError(f"`{type(made).__name__}.{method}` cannot be called with a batch: write `{define}`")
+    try:
+        type_info(getattr(made, "makes", None))
+    except TypeError as error:  # A sink that makes columns of it would be blamed.
+        found = repr_of(made.makes)
+        raise PluginError(
+            f"`{type(made).__name__}.makes` is {found}, which is not a type that a value can have"
+        ) from error
 
 
 def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deserializer:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -168,10 +169,14 @@ class _Collector(msgspec.Struct):
     def add(self, name: str, provided: type[Any] | str) -> None:
         """Register a name for a class, or for `"package.module:Class"`.
 
-        Raises: PluginError if the name is empty, or if the class is of another kind.
+        Raises: PluginError if no property could give the name, or if the class is of another kind.
         """
         if not isinstance(name, str) or not name.strip():
             raise PluginError(f"a name must be a non-empty string, not {name!r}")
+        if re.fullmatch(r"[\w.-]+", name.strip()) is None:  # It stands in keys, in lists and before a colon.
+            raise PluginError(f"'{name}' cannot be a name: write letters, digits, dots, hyphens and underscores")
+        if self.table.kind == "store" and "_" in name:
+            raise PluginError(f"'{name}' cannot be the scheme of a URI, because of the underscore: write a hyphen")
         claim = NameClaim(name.strip(), provided, self.owner)
         self.table.check(claim)
         self.claims.append((self.table, claim))

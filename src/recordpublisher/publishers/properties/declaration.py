@@ -237,13 +237,19 @@ class PropertyGroup:
             raise ConfigurationError(
                 text_of(key), default, valid, reason="this default is used as it is, without being parsed"
             )
+        if default is not None:
+            try:
+                parse(str(default))
+            except ValueError:
+                reason = "this default could not be given"
+                raise ConfigurationError(text_of(key), default, valid, reason=reason) from None
         fields = {"group": self.name, "type_name": type_name, **more}
         declared = declare(Property(key, parse, default, valid, sentence, **fields))
         self.properties.append(declared)
         return declared
 
 
-_DEFAULTS: dict[str, tuple[type, ...]] = {"int": (int,), "double": (float, int), "boolean": (bool,)}
+_DEFAULTS: dict[str, tuple[type, ...]] = {"int": (int,), "double": (float, int), "boolean": (bool,), "string": (str,)}
 """The Python types that a default may have, by the type of the property. A default is used as it is, without being parsed."""
 _of_plugins = PropertyGroup("")
 
