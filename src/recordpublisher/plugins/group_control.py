@@ -47,7 +47,7 @@ async def drain(group: GroupStore, worker: str) -> None:
 
 
 async def seal(group: GroupStore, worker: str) -> None:
-    """End a worker at once. The others take its shards from its last checkpoint, and what it wrote after that is written again.
+    """End a worker at once. Other workers read its shards from its last checkpoint, and write later records again.
 
     If its process is running, it continues as a new worker.
 

@@ -22,5 +22,5 @@ class OnlyAsyncWith:
         """Do nothing. Python never calls this method, but looks it up before it calls `__enter__`."""
 
     def _instead_of_with(self) -> str:
-        """Return what a program without asyncio can use, as the end of a sentence."""
+        """Return the end of the error's sentence, which says what a program without asyncio can use; empty by default."""
         return ""

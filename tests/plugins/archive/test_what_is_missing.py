@@ -371,7 +371,9 @@ async def test_an_archive_without_the_oldest_file_of_one_shard_is_complete_from_
     assert payloads(batches) == PAYLOADS[5:]
     [warning] = caplog.records
     assert warning.levelname == "WARNING"
-    assert warning.message.startswith(f"no file of {tmp_path} has the records of orders/shardId-1 up to 104, so it is")
+    assert warning.message.startswith(
+        f"no file of {tmp_path} has the records of orders/shardId-1 up to 104, so the read"
+    )
     caplog.clear()
     early = StartingPosition.at_timestamp(int(ARRIVAL * 1000))
     await read(factory_of(tmp_path), Shard("orders", "shardId-1"), start=early)

@@ -132,7 +132,7 @@ class _TableFiles:
         )
 
     async def opened(self, path: str) -> ArchivedRows:
-        """Open a file, or the pieces for which the name stands. Raises: StateError if too many pieces overlap."""
+        """Open the file at `path`, or the pieces that `path` stands for. Raises: StateError if too many pieces overlap."""
         source = self._sources.get(path)
         if source is None:
             raise FileNotFoundError(path)

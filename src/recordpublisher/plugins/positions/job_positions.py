@@ -186,7 +186,7 @@ class JobPositions:
         await store_as_group(store, states, found)
 
     async def close(self) -> None:
-        """Close what was opened."""
+        """Close the sink and the store, if they were opened."""
         await JobStateReader(self._store, self._sink).close()
 
     @property

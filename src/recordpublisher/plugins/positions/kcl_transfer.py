@@ -158,9 +158,7 @@ class KclTransfer:
         after = await self.job.heartbeats()
         live = sorted(worker for worker, beat in after.items() if before.get(worker) != beat)
         if live and not self.is_forced:
-            raise StateError(
-                f"the job is running: {counted(len(live), 'worker')} of its group sent heartbeats ({few_of(live)}). {_STOP_FIRST}"
-            )
+            raise StateError(f"the job is running: worker {few_of(live)} of its group sends heartbeats. {_STOP_FIRST}")
 
     async def _list(self, stream: str) -> list[Shard]:
         return await self._retried(lambda: self.lister.list_shards(stream))

@@ -89,7 +89,7 @@ class JobLeftovers:
         await take_back_commits(found)
 
     async def close(self) -> None:
-        """Close what was opened."""
+        """Close the sinks and the stores."""
         for sink in self._stores:
             await sink.close()
         for store in chain(*self._stores.values()):

@@ -335,7 +335,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
     async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event) -> T:
         """Return the result of `work`.
 
-        From the time that `began` is set, log regularly what it waits for, because user code may never return.
+        As soon as `began` is set, log regularly what the work waits for, because user code may never return.
         """
         sink = self.properties.value(SINK) or type(self._given_sink).__name__
         job = self._fetcher

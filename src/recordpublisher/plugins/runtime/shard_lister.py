@@ -204,7 +204,7 @@ class ShardLister:
         return await self._call(lambda: client.server_time_ms(self._names[stream]))
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
-        """Return the arrival time before which the stream has dropped its records (epoch ms), or None if not known (S5).
+        """Return the arrival time before which the records of the stream have expired (epoch ms), or None if it is not known (S5).
 
         Raises: KinesisError if a call fails.
         """

@@ -86,7 +86,7 @@ async def tell_what_drains(
     checkpoints: CheckpointAge | None = None,
     state_place: str = "",
 ) -> None:
-    """Log every `NOTICE_SECONDS` what a drain, or a job that has failed, waits for, until the task is cancelled.
+    """Log every `NOTICE_SECONDS` what the end of a job waits for, until the task of this coroutine is cancelled.
 
     If publishers have hung before, the sink is named only after the job has waited for the sink alone for `NOTICE_SECONDS`.
 

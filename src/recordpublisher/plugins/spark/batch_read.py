@@ -62,7 +62,7 @@ class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
 
     @errors_as_one_sentence()
     def partitions(self) -> list[RangePartition]:
-        """Divide the shards among tasks, and return what each task reads.
+        """Divide the shards among tasks, and return the partition that each task reads.
 
         Raises: ConfigurationError if a position is invalid; StreamNotFoundError if there is no such stream; DataLossError if the start is
         past retention; OutageError if a service was unreachable for too long.

@@ -144,7 +144,7 @@ VALID = {"data": ("binary", *TEXT), "partitionKey": TEXT, "explicitHashKey": TEX
 
 
 class ColumnError(ConfigurationError):
-    """A DataFrame cannot be written. The message names the column, the problem, and what is valid.
+    """Raised if a DataFrame cannot be written. The message names the column, the problem, and what is valid.
 
     - `given`: the type of the column, or None if it is missing.
     """

@@ -156,7 +156,7 @@ class AvailableNow:
 
 
 def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
-    """Return what the driver does now. The cases, in this order:
+    """Return what the driver does now. The first case that applies decides:
 
     1. The next fan-out read may not subscribe yet (F9), or an outage has not ended: wait.
     2. An AvailableNow run has read everything: end it.
@@ -278,7 +278,7 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
 
 
 def _with_held_time(entry: ShardOffset, emit_limit: int | None, elapsed_ms: int) -> ShardOffset:
-    """Return the shard with its new `held`: how long its next record has waited above the emit limit so far."""
+    """Return the shard's entry with a new `held`: how long its next record has already waited above the emit limit."""
     if entry.seen.next_watermark is None or entry.state.ended:
         return entry
     batches = entry.held.batches + (1 if is_held(entry, emit_limit) else 0)

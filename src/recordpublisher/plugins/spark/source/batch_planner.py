@@ -430,7 +430,7 @@ class QueryProgress:
         return behind_ms + min(max(0, since_ms), elapsed_ms)
 
     def line(self) -> str:
-        """Return a log line about what the last batch has read, and what the next one will read."""
+        """Return a log line about the records of the last batch, and about the shards that the next one reads."""
         offset, figures = self.reached, self.figures()
         counts = [f"{name} {figures[name]}" for name in ("shards", "reading", "tasks", "idle", "held")]
         behind = figures["millisBehindLatest"]

@@ -222,7 +222,7 @@ def _publisher_factory(publisher: str, properties: Properties) -> RecordPublishe
 
 
 class ListingCompleteness:
-    """Owns what is known about shards that the newest listing of each stream lacks.
+    """Decides whether a listing may show new shards. Owns the facts about shards that the newest listing of each stream lacks.
 
     An old listing may show a shard that was read and left the offset, but lack the descendants that would show that it was read. So no
     shard is taken from a listing that lacks a shard of the offset, or a parent of a listed shard, unless the missing shard has expired.

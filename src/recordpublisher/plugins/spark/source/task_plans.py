@@ -41,7 +41,7 @@ class TaskPlan:
 
     @property
     def name(self) -> str:
-        """Name under which the task stores its claim: what it has read."""
+        """Name under which the task stores its claim (the record of what it has read)."""
         return claim_name(self.group)
 
     @property
