@@ -17,6 +17,11 @@ from recordpublisher.publishers.properties.reading_properties import RECORD_PUBL
 if TYPE_CHECKING:
     from recordpublisher.plugins.lag.probe import LagProbe
 
+FROM_ROWS = (
+    "the state store has no positions, or names workers that are gone, as after a restore from an older copy: these were read next to the "
+    "sink's rows. If workers exchanged a shard just then, its last records may be written again"
+)
+
 
 @asynccontextmanager
 async def open_probes(

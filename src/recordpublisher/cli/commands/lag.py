@@ -32,7 +32,7 @@ from ..options import (
     with_properties,
 )
 from ..output import duration, echo, joined, json_text, rate, styled, table, yes_no
-from ..stored_positions import check_streams_of_kinesis, job_state_reader, open_probes
+from ..stored_positions import FROM_ROWS, check_streams_of_kinesis, job_state_reader, open_probes
 
 MIN_GRACE_SECONDS = 30.0
 MIN_SILENCE_MS = 60_000
@@ -131,6 +131,8 @@ def lag(
         grace_seconds = _grace_seconds(grace, properties) if check else None
         positions = _positions(properties, state is None, tells)
         shards = run_to_end(_read(properties, streams, positions, grace_seconds))
+        if positions is not None and positions.is_from_rows:
+            print_note(FROM_ROWS)
         if as_json:
             echo(joined(map(json_text, shards)))
         elif why_without_lag:
