@@ -131,8 +131,6 @@ def lag(
         grace_seconds = _grace_seconds(grace, properties) if check else None
         positions = _positions(properties, state is None, tells)
         shards = run_to_end(_read(properties, streams, positions, grace_seconds))
-        if positions is not None and positions.is_from_rows:
-            print_note(FROM_ROWS)
         if as_json:
             echo(joined(map(json_text, shards)))
         elif why_without_lag:
@@ -201,6 +199,8 @@ async def _read(
     async with open_probes(properties, streams, positions) as probes:
         for probe in probes:
             shards += await (probe.read() if grace_seconds is None else probe.read_with_alarms(grace_seconds))
+    if positions is not None and positions.is_from_rows:
+        print_note(FROM_ROWS)
     return shards
 
 
