@@ -17,6 +17,11 @@ from recordpublisher.publishers.properties.reading_properties import RECORD_PUBL
 if TYPE_CHECKING:
     from recordpublisher.plugins.lag.probe import LagProbe
 
+FROM_ROWS = (
+    "the state store has no positions, or names workers that are gone, as after a restore from an older copy: these were read next to the "
+    "sink's rows. If workers exchanged a shard just then, its last records may be written again"
+)
+
 
 def job_state_reader(properties: Properties, use_sink: bool) -> JobStateReader | None:
     """Return a reader of the job's positions: from its sink if that stores them, else from its state store; None if neither does.

@@ -89,7 +89,9 @@ async def test_positions_of_other_streams_only_are_a_warning(streams, is_warned,
     async with rp.DataFetcher(streams, {**PROPERTIES, **places["folder"], "flink.job.name": "shop"}) as job:
         await job.run_bounded(stop_at_tip=True)
 
-    warned = [line.getMessage() for line in caplog.records if "the stored positions belong to" in line.getMessage()]
+    warned = [
+        line.getMessage() for line in caplog.records if "job shop: the stored positions belong to" in line.getMessage()
+    ]
     assert [line.partition(".")[0] for line in warned] == [
-        "the stored positions belong to orders, and this job reads tickets"
+        "job shop: the stored positions belong to orders, and this job reads tickets"
     ] * is_warned

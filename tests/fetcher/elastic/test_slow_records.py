@@ -118,6 +118,28 @@ def test_a_process_that_leaves_gives_up_at_once_what_is_handled():
     assert sorted(done) == sorted(group.sent)
 
 
+def test_a_process_that_leaves_ends_soon_after_its_last_record_is_handled():
+    """It used to wait for the next of its ever rarer checkpoints: up to 5 s with no record to handle."""
+
+    async def story():
+        group, handler = ElasticProcesses(shards=2), Handler(("shard-0", 3), ("shard-1", 3))
+        process = await join(group, handler)
+        other = await join(group, Handler())
+        await group.wait_until(lambda: len(process.shards) == len(other.shards) == 1)
+        group.send()
+        stopping = asyncio.create_task(process.stop())
+        await asyncio.sleep(14)
+        assert not stopping.done()
+        began = asyncio.get_running_loop().time()
+        handler.go_on.set()
+        await stopping
+        took = asyncio.get_running_loop().time() - began
+        await other.stop()
+        return took
+
+    assert run_virtual(story()) < 1
+
+
 def test_a_hand_over_that_waits_for_a_record_is_logged_each_minute(caplog):
     async def story():
         group = ElasticProcesses(shards=2)

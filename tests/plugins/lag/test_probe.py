@@ -60,7 +60,7 @@ class Store:
         self.speed = speed
         self.at = 0
 
-    async def load(self):
+    async def load_or_beside_rows(self):
         self.at += self.speed
         states = {
             "s/a": ShardState(START, SequenceNumber("9"), watermark=100),
@@ -133,7 +133,7 @@ def test_an_empty_store_is_an_error_and_not_a_healthy_job():
     class Empty:
         place = "state"
 
-        async def load(self):
+        async def load_or_beside_rows(self):
             return []
 
     with pytest.raises(StateError, match="no positions are stored in state: are"):

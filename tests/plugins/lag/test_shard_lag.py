@@ -27,6 +27,13 @@ def test_the_age_of_the_oldest_unread_record_is_the_lag_and_says_when_it_is_lost
     assert (lag.shard, lag.worker, lag.position, lag.watermark) == ("a", "w", "17", 5)
 
 
+@pytest.mark.parametrize("age_ms", [-700, 0, 999, 1_000])
+def test_a_shard_with_an_unread_record_has_a_lag(age_ms):
+    """The time of the service is cut to whole seconds, so a new record may seem to come from the future."""
+    assert seen(tip=TipDistance(True, NOW - age_ms)).lag_ms == 1_000
+    assert shard_table([seen(tip=TipDistance(True, NOW - age_ms))], True).split("\n")[1].split()[2:4] == ["1.0", "s"]
+
+
 def test_a_closed_shard_is_shown_as_closed():
     closed = snapshot_of_probe(ShardProbe(replace(shard(), closed=True), STATE, TipDistance(False)), NOW, MINUTE, DAY)
 

@@ -78,7 +78,21 @@ async def test_a_worker_that_hangs_is_neither(served):
     assert await get(f"{url}/healthz") == await get(f"{url}/readyz") == silence
 
 
-@pytest.mark.parametrize("address", ["9249", "localhost", "localhost:port", "localhost:65536", ":9249", "::1:9249"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "9249",
+        "localhost",
+        "localhost:port",
+        "localhost:65536",
+        ":9249",
+        "::1:9249",
+        "localhost:9250-9249",
+        "localhost:0-5",
+        "localhost:9249-",
+        "a:9-65536",
+    ],
+)
 def test_an_address_without_host_or_port_is_named(address):
     with pytest.raises(ConfigurationError, match=rf"(?s){ADDRESS}.*{address}.*host:port"):
         PrometheusExporter(Properties({ADDRESS: address}))
@@ -96,13 +110,33 @@ async def test_a_taken_port_that_was_not_set_is_replaced_by_the_next_free_one(ca
     caplog.set_level("INFO")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        default = replace(PROMETHEUS_ADDRESS, default=f"127.0.0.1:{port}")
+        default = replace(PROMETHEUS_ADDRESS, default=f"127.0.0.1:{port}-{port + 20}")
         monkeypatch.setattr("recordpublisher.plugins.metrics.prometheus.exporter.PROMETHEUS_ADDRESS", default)
         async with export_metrics({"flink.metrics.exporters": "prometheus"}, MeasuredFetcher()):
             pass
     lines = [(each.levelname, each.message) for each in caplog.records if "another process" in each.message]
     assert [level for level, _ in lines] == ["INFO"], "several workers of a server are meant to use the next ports"
     assert f"another process uses port {port}, so metrics and health are at port" in lines[0][1]
+
+
+async def test_each_of_several_workers_takes_the_next_free_port_of_a_range():
+    """Without a range the second worker of a web server could not start, or was at a port that Prometheus does not know."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        exporters = [PrometheusExporter(Properties({ADDRESS: f"127.0.0.1:{port}-{port + 20}"})) for _ in range(3)]
+        async with open_exporters(exporters, FetchersOfProcess([MeasuredFetcher()])):
+            ports = [int(exporter.url.rpartition(":")[2]) for exporter in exporters]
+            assert [(await get(f"{exporter.url}/healthz"))[0] for exporter in exporters] == [200, 200, 200]
+
+    assert port < ports[0] < ports[1] < ports[2] <= port + 20
+
+
+async def test_a_range_without_a_free_port_is_an_error_that_names_it():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        exporter = PrometheusExporter(Properties({ADDRESS: f"127.0.0.1:{port}-{port}"}))
+        with pytest.raises(ConfigurationError, match=f"(?s){port}-{port}.*in use.*host:first-last"):
+            await exporter.open(None)
 
 
 async def test_an_unknown_exporter_is_an_error_that_lists_the_known_ones():

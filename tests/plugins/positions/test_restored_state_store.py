@@ -83,6 +83,16 @@ def test_the_positions_next_to_the_rows_are_shown_and_imported(elastic, put, tmp
     assert shown.exit_code == 0, shown.output
     assert "these were read next to the sink's rows" in shown.stderr
     assert len([json.loads(line) for line in shown.stdout.splitlines()]) == 2
+    lag = CliRunner().invoke(app, ["lag", str(file), "--json"])
+    assert lag.exit_code == 0, lag.output
+    assert "these were read next to the sink's rows" in lag.stderr
+    unread = {line["shard"][-1]: line["unread"] for line in map(json.loads, lag.stdout.splitlines())}
+    assert unread == {"0": True, "1": False}
+    if is_lost:
+        (tmp_path / "state").mkdir()
+        group = CliRunner().invoke(app, ["group", "show", str(file)])
+        assert group.exit_code == 1
+        assert "the sink has positions with its rows" in " ".join(group.output.split())
     (tmp_path / "positions.jsonl").write_text(shown.stdout)
     source = f"file:{tmp_path}/positions.jsonl"
     imported = CliRunner().invoke(app, ["positions", "import", str(file), "--from", source, "--force", "--apply"])

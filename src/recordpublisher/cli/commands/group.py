@@ -106,7 +106,9 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     from recordpublisher.fetcher.sink import CommittingSink, entry_store_of
     from recordpublisher.plugins.host.build_from_properties import build_sink, build_store, check_properties
     from recordpublisher.plugins.host.plugin_loading import load_registry
+    from recordpublisher.plugins.lag.job_state import JobStateReader
 
+    from ..doctor.job import check_rows
     from ..stored_positions import check_folder
 
     registry = load_registry()
@@ -114,10 +116,8 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     check_folder(properties)
     store = build_store(registry, properties)
     name = properties.value(SINK)
-    is_beside_rows = (
-        store is None and name is not None and issubclass(registry.sinks.get(name, SINK.key), CommittingSink)
-    )
-    sink = build_sink(registry, properties) if is_beside_rows else None
+    has_rows = name is not None and issubclass(registry.sinks.get(name, SINK.key), CommittingSink)
+    sink = build_sink(registry, properties) if store is None and has_rows else None
     store = entry_store_of(sink) if store is None else store
     if store is None:
         reason = "a group keeps its leases there: are these the job's properties?"
@@ -126,6 +126,12 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
         documents = GroupStore(store)
         if await documents.read_table() is None:
             place = store.place
+            if has_rows:
+                rows = JobStateReader(None, build_sink(registry, properties))
+                try:
+                    await check_rows(rows)
+                finally:
+                    await rows.close()
             raise StateError(f"{place} has no group of workers: was the job started with `run --group`?")
         yield documents
     finally:

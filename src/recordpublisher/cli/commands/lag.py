@@ -32,7 +32,7 @@ from ..options import (
     with_properties,
 )
 from ..output import duration, echo, joined, json_text, rate, styled, table, yes_no
-from ..stored_positions import check_streams_of_kinesis, job_state_reader, open_probes
+from ..stored_positions import FROM_ROWS, check_streams_of_kinesis, job_state_reader, open_probes
 
 MIN_GRACE_SECONDS = 30.0
 MIN_SILENCE_MS = 60_000
@@ -197,6 +197,8 @@ async def _read(
     async with open_probes(properties, streams, positions) as probes:
         for probe in probes:
             shards += await (probe.read() if grace_seconds is None else probe.read_with_alarms(grace_seconds))
+    if positions is not None and positions.is_from_rows:
+        print_note(FROM_ROWS)
     return shards
 
 

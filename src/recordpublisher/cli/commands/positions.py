@@ -22,6 +22,7 @@ from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from ..execution import errors_naming_options, print_note, run_to_end, subcommands
 from ..options import JobProperties, with_properties
 from ..output import echo, joined, json_text, table
+from ..stored_positions import FROM_ROWS
 
 if TYPE_CHECKING:
     from recordpublisher.plugins.positions.file_import import FileTransfer
@@ -42,10 +43,6 @@ WatchSeconds = Annotated[
     ),
 ]
 KCL, FILE = "kcl:TABLE", "file:PATH"
-FROM_ROWS = (
-    "the state store has no positions, or names workers that are gone, as after a restore from an older copy: these were read next to the "
-    "sink's rows. If workers exchanged a shard just then, its last records may be written again"
-)
 
 
 @positions.command("show")

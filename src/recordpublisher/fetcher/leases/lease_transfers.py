@@ -10,7 +10,7 @@ from recordpublisher.publishers.safe_text import few_of
 
 from .group_store import MAX_ATTEMPTS, MissingPositionsError, TableCache
 from .heartbeat import Heartbeat
-from .lease_settings import HANDOVER_SECONDS, LeaseSettings
+from .lease_settings import HANDOVER_SECONDS, LEAVING_POLL_SECONDS, LeaseSettings
 from .lease_table import LeaseTable, ShardEnd
 from .owned_leases import OwnedLeases
 from .planning import GroupView, StatedLoadLevels
@@ -22,7 +22,8 @@ log = logging.getLogger("recordpublisher.group")
 MAX_PAUSE_SECONDS = 5.0
 """The longest pause between two checkpoints while the sink has records of a released shard to finish (seconds).
 
-The pause doubles up to this value. So a transfer takes at most twice as long as the sink needs, and a slow transfer costs few writes.
+The pause doubles up to this value, or up to `LEAVING_POLL_SECONDS` if the worker is leaving. So a transfer takes at most twice as long as
+the sink needs, and a slow transfer costs few writes.
 """
 WARN_SECONDS = 60.0
 
@@ -99,7 +100,8 @@ class LeaseGiver:
                     return
                 continue
             waited += pause
-            pause = min(2 * pause, MAX_PAUSE_SECONDS)
+            # A process that ends should not wait when its last record is handled.
+            pause = min(2 * pause, LEAVING_POLL_SECONDS if self.is_leaving else MAX_PAUSE_SECONDS)
             if waited >= WARN_SECONDS:
                 waited = 0.0
                 log.warning(

@@ -91,6 +91,8 @@ class JobStateReader:
         self._store = store
         self._sink = sink
         self._entries = entry_store_of(sink)
+        self.is_from_rows = False
+        """Whether `load_or_beside_rows` has last returned states that are stored next to the sink's rows."""
 
     @property
     def place(self) -> str:
@@ -113,6 +115,21 @@ class JobStateReader:
         Raises: StoreUnavailableError if the store does not answer; StateError if the positions cannot be read.
         """
         return await snapshots_in_sink(self._sink) or await self.load_in_store()
+
+    async def load_or_beside_rows(self) -> Sequence[State]:
+        """Return the result of `load` or, if the state store has no positions or lacks some, those of `load_beside_rows`.
+
+        Then `is_from_rows` is True. Raises: the errors of `load`.
+        """
+        try:
+            found, missing = await self.load(), None
+        except MissingPositionsError as error:
+            found, missing = [], error
+        states = {} if found else await self.load_beside_rows()
+        if missing is not None and not states:
+            raise missing
+        self.is_from_rows = bool(states)
+        return [snapshot_to_json(states, None, 1)] if states else found
 
     async def load_in_store(self) -> Sequence[State]:
         """Return a snapshot for each worker that has shards, without those of a sink of another package. Raises: the errors of `load`."""

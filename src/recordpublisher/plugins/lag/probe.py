@@ -123,7 +123,7 @@ class LagProbe:
     async def _load_job(self, listed: Sequence[Shard]) -> JobState:
         if self.store is None:
             return JobState()
-        snapshots = await self.store.load()
+        snapshots = await self.store.load_or_beside_rows()
         if not snapshots:
             raise StateError(f"no positions are stored in {self.store.place}: are these the properties of the job?")
         return JobState.of(snapshots, listed, self.start)
@@ -203,7 +203,8 @@ def snapshot_of_probe(probe: ShardProbe, now_ms: int, idle_interval_ms: int, ret
     state, tip = probe.state, probe.tip
     oldest_ms = None if tip is None else tip.oldest_ms
     is_known = state is not None and tip is not None
-    lag_ms = max(0, now_ms - oldest_ms) if oldest_ms is not None else 0
+    # A record that arrived in the second of the service's clock has waited, which 0 would deny.
+    lag_ms = max(CLOCK_MS, now_ms - oldest_ms) if oldest_ms is not None else 0
     idle_ms = None if state is None or tip is None or tip.has_unread else _since(state.arrival_ms, now_ms)
     has_no_recent = None if probe.recent is None else not probe.recent.has_unread
     return ShardSnapshot(
@@ -265,6 +266,8 @@ def _since(moment_ms: int | None, now_ms: int) -> int | None:
 
 
 T = TypeVar("T")
+CLOCK_MS = 1_000
+"""Resolution of the service's clock (ms). An unread record counts as no younger."""
 SHARDS_AT_ONCE = 8
 """Number of shards that are probed concurrently."""
 

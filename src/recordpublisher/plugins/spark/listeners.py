@@ -36,7 +36,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
     Raises: ConfigurationError if the address cannot be used.
     """
 
-    def __init__(self, address: str = PROMETHEUS_ADDRESS.default) -> None:
+    def __init__(self, address: str = "127.0.0.1:9249") -> None:
         self._runs: dict[str, tuple[str, list[dict[str, Any]]]] = {}
         self._logged: dict[str, set[str]] = {}
         self._pages = HttpPages({"/metrics": self._page})

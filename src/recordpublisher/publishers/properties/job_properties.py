@@ -277,8 +277,9 @@ METRICS_EXPORTERS = METRICS.text(
 )
 PROMETHEUS_ADDRESS = METRICS.text(
     "flink.metrics.prometheus.address",
-    "host:port of the pages /metrics, /healthz and /readyz. Port 0: any free port.",
-    "127.0.0.1:9249",
+    "host:port of the pages /metrics, /healthz and /readyz. Of a range, host:first-last, each process takes the first free port. Port 0: "
+    "any free port.",
+    "127.0.0.1:9249-9268",
 )
 METRICS_INTERVAL = METRICS.integer(
     "flink.metrics.interval",

@@ -365,7 +365,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.metrics.exporters`: Where metrics go, comma-separated: prometheus (a page to scrape, with health), cloudwatch (log lines),
     opentelemetry (OTLP), or a plugin's names."""
     metrics_prometheus_address: str
-    """`flink.metrics.prometheus.address`: host:port of the pages /metrics, /healthz and /readyz. Port 0: any free port."""
+    """`flink.metrics.prometheus.address`: host:port of the pages /metrics, /healthz and /readyz. Of a range, host:first-last, each
+    process takes the first free port. Port 0: any free port."""
     metrics_interval: float | str | timedelta
     """`flink.metrics.interval`: How often cloudwatch and opentelemetry send. A number is in seconds."""
     metrics_cloudwatch_file: str

@@ -15,13 +15,13 @@ import pydantic
 import pytest
 from protobuf_order import Item as MessageItem
 from protobuf_order import Order as Message
-from sqlalchemy import BigInteger, create_engine, inspect, text
+from sqlalchemy import BigInteger, Numeric, create_engine, inspect, text
 from sqlalchemy.dialects import postgresql
 
 import recordpublisher as rp
 from recordpublisher.plugins.deserializers.schemas import schema_type
 from recordpublisher.plugins.sinks.sql import SqlSink
-from recordpublisher.plugins.sinks.sql.column_types import conversion_of
+from recordpublisher.plugins.sinks.sql.column_types import UNCONVERTIBLE, conversion_of
 from recordpublisher.plugins.sinks.sql.target_table import why_no_column
 
 from fakes.batches import batch
@@ -289,6 +289,16 @@ async def test_a_record_with_a_field_that_cannot_have_a_column_is_rejected(tmp_p
     await commit(uri, {"n": 1, name: 1}, {"n": 2}, reject=reject, sink_sql_columns="evolve")
     assert rejected == [f"field {name!r} of its value cannot have a column of the table"]
     assert query(uri, "select n from records") == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "given", ["NaN", " -nan ", "Infinity", float("nan"), Decimal("NaN"), Decimal("sNaN"), float("-inf")]
+)
+def test_a_column_of_exact_numbers_takes_no_nan_or_infinity(given):
+    """PostgreSQL would store NaN, and the sum of the column would be NaN from then on."""
+    with pytest.raises(UNCONVERTIBLE):
+        conversion_of(Numeric(12, 2))(given)
+    assert conversion_of(Numeric(12, 2))("1.50") == Decimal("1.50")
 
 
 async def test_nan_in_sqlite_is_rejected(tmp_path):

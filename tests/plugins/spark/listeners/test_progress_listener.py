@@ -9,6 +9,7 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from recordpublisher.plugins.metrics.prometheus.exporter import host_and_port
 from recordpublisher.plugins.spark.listeners import ProgressListener, page_of_queries
 from recordpublisher.publishers.errors import ConfigurationError
 
@@ -99,3 +100,10 @@ def test_c2_an_address_that_is_taken_is_named(listener):
 
 def test_a_name_with_quotes_is_escaped():
     assert samples(page_of_queries([('a"b\\', [FIGURES])]))["recordpublisher_spark_batch", 'a"b\\'] == 7
+
+
+def test_the_default_address_has_one_port():
+    """The address of a job's pages may be a range of ports, which a listener does not take."""
+    (default,) = ProgressListener.__init__.__defaults__
+
+    assert host_and_port(default) == ("127.0.0.1", 9249)

@@ -32,9 +32,9 @@ from ..http_pages import LOCAL_NAMES, HttpPages, Page
 
 log = logging.getLogger("recordpublisher.metrics")
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-PORTS_TO_TRY = 20
-"""Number of ports that are tried one after the other if none was set, so that several jobs of one machine need no setting."""
-_VALID = "host:port, for example 127.0.0.1:9249 or [::1]:9249, or 0.0.0.0:9249 for other machines"
+_VALID = (
+    "host:port or host:first-last, for example 127.0.0.1:9249 or [::1]:9249, or 0.0.0.0:9249-9268 for other machines"
+)
 Row = tuple[str, dict[str, Any]]
 """The labels of a worker or shard, and its values."""
 _UP = "recordpublisher_worker_up", "gauge", "1 while the event loop of the worker responds"
@@ -50,8 +50,8 @@ class PrometheusExporter(MetricsExporter):
 
     def __init__(self, properties: Properties) -> None:
         self._address = properties.value(PROMETHEUS_ADDRESS)
-        self._tries = 1 if properties.is_set(PROMETHEUS_ADDRESS) else PORTS_TO_TRY
-        self._host, self._port = host_and_port(self._address)
+        self._host, self._ports = _host_and_ports(self._address)
+        self._port = self._ports.start
         pages = {"/metrics": self._metrics, "/healthz": self._alive, "/readyz": self._ready}
         self._pages = HttpPages(pages, is_local=self._host in LOCAL_NAMES)
 
@@ -68,25 +68,24 @@ class PrometheusExporter(MetricsExporter):
         except (OSError, ValueError) as error:
             # A ValueError means that a part of the host name is too long, or has a null character.
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
-            raise ConfigurationError(
-                PROMETHEUS_ADDRESS.key, self._address, "an address of this machine with a free port", reason=reason
-            ) from error
+            valid = "an address of this machine with a free port, or for several processes a range of ports, host:first-last"
+            raise ConfigurationError(PROMETHEUS_ADDRESS.key, self._address, valid, reason=reason) from error
         log.info("metrics are at %s/metrics, health at /healthz and /readyz", self.url)
 
     async def _listen(self) -> int:
-        """Listen, and return the port. If no address is set and another process uses the default port, the next free port is used.
+        """Listen at the first free port of the range, and return the port.
 
         Raises: OSError or ValueError if the address cannot be used.
         """
-        for port in range(self._port, self._port + self._tries):
+        for port in self._ports:
             try:
                 found = await self._pages.listen(self._host.strip("[]"), port)
             except OSError as error:
                 # If the port is not in use by another process, the next port would fail as well.
-                if error.errno != errno.EADDRINUSE or port == self._port + self._tries - 1:
+                if error.errno != errno.EADDRINUSE or port == self._ports[-1]:
                     raise
             else:
-                if found != self._port and self._tries > 1:
+                if found != self._port and port:
                     message = "another process uses port %d, so metrics and health are at port %d, the next free one"
                     log.info(message, self._port, found)
                 return found
@@ -127,12 +126,23 @@ def _health_page(reasons: list[str]) -> Page:
 
 def host_and_port(address: str) -> tuple[str, int]:
     """Return the parts of an address. Raises: ConfigurationError if it is not host:port."""
-    host, _, port = address.rpartition(":")
+    host, ports = _host_and_ports(address)
+    if len(ports) > 1:
+        raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, "host:port")
+    return host, ports.start
+
+
+def _host_and_ports(address: str) -> tuple[str, range]:
+    """Return the host of an address, and its ports. Raises: ConfigurationError if it is not host:port or host:first-last."""
+    host, _, ports = address.rpartition(":")
+    first, dash, last = ports.partition("-")
     # Without brackets, ::1 would not count as a name of this machine.
     has_brackets = host.startswith("[") and host.endswith("]")
-    if not host or (":" in host and not has_brackets) or not port.isdecimal() or not 0 <= int(port) < 65_536:
+    is_number = first.isdecimal() and (last.isdecimal() or not dash)
+    found = range(int(first), int(last if dash else first) + 1) if is_number else range(0)
+    if not host or (":" in host and not has_brackets) or not found or found[-1] >= 65_536 or (dash and not found.start):
         raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, _VALID)
-    return host, int(port)
+    return host, found
 
 
 def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:

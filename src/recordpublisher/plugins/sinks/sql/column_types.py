@@ -327,7 +327,14 @@ def _no_number(value: str, digits: int) -> str:
 
 
 def _decimal(value: Any) -> Any:
-    return Decimal(str(value)) if isinstance(_number(value), (int, float, str)) else value
+    """Return the decimal of a number or of its text.
+
+    Raises: ValueError for NaN and infinity: PostgreSQL stores them, and every sum of the column is NaN from then on.
+    """
+    number = Decimal(str(value)) if isinstance(_number(value), (int, float, str)) else value
+    if isinstance(number, Decimal) and not number.is_finite():
+        raise ValueError(f"{repr_of(value)} is not a finite number")
+    return number
 
 
 def _bytes(value: Any) -> Any:
