@@ -36,13 +36,13 @@ async def test_each_line_of_a_job_begins_with_its_name(caplog):
 
     assert [line for line in lines if not line.startswith(("job payments 100%: ", "job ledger: "))] == []
     for name in "payments 100%", "ledger":
-        assert f"job {name}: left out in all: 1 skipped record, 0 dead letters" in lines
+        assert f"job {name}: this run left out records: 1 skipped, 0 written as dead letters" in lines
 
 
 async def test_a_job_without_a_name_logs_as_before(caplog):
     await run_both([{}])
 
-    assert "left out in all: 1 skipped record, 0 dead letters" in caplog.messages
+    assert "this run left out records: 1 skipped, 0 written as dead letters" in caplog.messages
 
 
 async def test_no_line_after_the_job_and_none_of_the_program_has_its_name(caplog):

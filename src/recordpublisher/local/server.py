@@ -84,7 +84,7 @@ class LocalKinesis:
         tls: bool = False,
         data: Path | str | None = None,
     ) -> None:
-        # Other machines reach the endpoint only if somebody has asked for that (C4).
+        # Other machines reach the endpoint only with `allow_remote` (C4).
         if not is_loopback(host) and not allow_remote:
             reason = "other machines could reach the endpoint. To allow that, set allow_remote (--allow-remote)"
             raise ConfigurationError("host", host, "a loopback address such as 127.0.0.1", reason=reason)

@@ -109,7 +109,7 @@ def test_streams_in_a_file_come_and_go_and_each_record_is_written_once(job, opti
     job.wait_until_written()
 
     job.list("orders")
-    job.wait_until_logged("clicks left the list", int(options[1]))
+    job.wait_until_logged("clicks is no longer in the job's list", int(options[1]))
     unread = job.sent.copy()
     job.send("clicks")
     job.send("orders")
