@@ -166,7 +166,7 @@ async def check_for_data_loss(
     if lost and not job.settings.accepts_loss:
         raise data_loss_error(lost, restored)
     if lost:
-        log.error("%s; the job continues because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))
+        log.error("%s; the job continues because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored).loss)
 
 
 async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies) -> int:

@@ -252,7 +252,19 @@ class StoreUnavailableError(StateError):
 
 
 class DataLossError(StateError):
-    """The position to continue from is past the stream's retention, so records are lost."""
+    """The position to continue from is past the stream's retention, so records are lost.
+
+    - `loss`: the message without the remedy, for a job that accepts the loss.
+    - `remedy`: how to continue, as the end of the message; empty if there is no way.
+    """
+
+    def __init__(self, loss: str, remedy: str = "") -> None:
+        super().__init__(f"{loss}. {remedy}" if remedy else loss)
+        self.loss = loss
+
+
+HOW_TO_ACCEPT_LOSS = "Set flink.state.dataloss=CONTINUE to continue without them"
+"""The remedy of a `DataLossError` for records that a job may leave out."""
 
 
 class FencedError(RecordPublisherError):

@@ -116,6 +116,7 @@ def test_a_job_that_accepts_the_loss_counts_it_and_reads_on(publisher, caplog):
     assert job.numbers == [0, 3]
     assert (job.metrics["retentionGaps"], job.metrics["retentionNotChecked"]) == (1, 0)
     assert f"records of {SHARD}" in caplog.text
+    assert "Set flink.state.dataloss" not in caplog.text  # it is set
 
 
 @pytest.mark.slow

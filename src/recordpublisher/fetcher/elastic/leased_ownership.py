@@ -232,7 +232,7 @@ class LeasedOwnership(ShardOwnership):
         lost = data_loss_error(list(states), RestoredState(states))
         if not self._job.settings.accepts_loss:
             raise lost
-        log.error("%s; the job continues because flink.state.dataloss=CONTINUE", lost)
+        log.error("%s; the job continues because flink.state.dataloss=CONTINUE", lost.loss)
         self.leased.end_expired(states)
 
     async def _list_again(self) -> Sequence[Shard]:

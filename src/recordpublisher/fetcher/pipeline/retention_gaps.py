@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import DataLossError
+from recordpublisher.publishers.errors import HOW_TO_ACCEPT_LOSS, DataLossError
 from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shards import Shard, shard_to_json, stored_shard_from
@@ -147,7 +147,8 @@ class RetentionGaps:
     def _on_lost(self, entry: ShardEntry) -> None:
         error = DataLossError(
             f"records of {entry.key} after {entry.progress.position or 'its start'} passed the stream's retention before they were read "
-            "and are lost. Set flink.state.dataloss=CONTINUE to continue without them"
+            "and are lost",
+            HOW_TO_ACCEPT_LOSS,
         )
         if not self.accept(entry, error):
             raise error
@@ -159,7 +160,9 @@ class RetentionGaps:
         entry.metrics.add("retention_gaps")
         entry.progress.on_accepted()
         if self._may_log(entry):
-            log.error("%s; the job continues because flink.state.dataloss=CONTINUE", error, extra=log_extra(entry.key))
+            log.error(
+                "%s; the job continues because flink.state.dataloss=CONTINUE", error.loss, extra=log_extra(entry.key)
+            )
         return True
 
     def _on_not_checked(self, entry: ShardEntry) -> None:

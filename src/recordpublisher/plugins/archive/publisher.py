@@ -11,7 +11,7 @@ from recordpublisher.fetcher.pipeline.process_suspension import GAP_SECONDS
 from recordpublisher.fetcher.shards.read_state import latest
 from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, RetentionGap, may_have_gap
 from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RunResult, make_publisher
-from recordpublisher.publishers.errors import ConfigurationError, DataLossError
+from recordpublisher.publishers.errors import HOW_TO_ACCEPT_LOSS, ConfigurationError, DataLossError
 from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition, next_position
 from recordpublisher.publishers.properties.job_properties import ON_DATA_LOSS
@@ -38,7 +38,6 @@ from .rows import ArchivedRows, DecodedRows, first_row_after
 log = logging.getLogger("recordpublisher.archive")
 MOST_RECORDS = 10_000
 """Most records of a batch, as in one response of Kinesis."""
-_HOW_TO_CONTINUE = f"Set {ON_DATA_LOSS.key}=CONTINUE to continue without them"
 
 
 class ArchivePublisher(RecordPublisher):
@@ -383,7 +382,7 @@ class ArchivePublisher(RecordPublisher):
             self._use(await self._listed(again=True))
             file = self._next_file()
             if file is None or not file.follows(self._place):
-                self._lose(str(error), error)
+                self._lose(error.loss, error)
                 await self._end(consumer)
             return None
         self._is_complete = result is RunResult.COMPLETE
@@ -509,10 +508,10 @@ class ArchivePublisher(RecordPublisher):
             await consumer(RecordBatch(self._shard, [], child_shards=found))
         self._is_complete = True
 
-    def _lose(self, text: str, cause: Exception | None = None) -> None:
+    def _lose(self, text: str, cause: DataLossError | None = None) -> None:
         """Raise an error for lost records, or count and log them if the job accepts the loss."""
         if not self._archive.accepts_loss:
-            raise (cause if isinstance(cause, DataLossError) else DataLossError(f"{text}. {_HOW_TO_CONTINUE}"))
+            raise cause or DataLossError(text, HOW_TO_ACCEPT_LOSS)
         self._metrics.add("retention_gaps")
         log.error("%s; the job continues because %s=CONTINUE", text, ON_DATA_LOSS.key, extra=log_extra(self._shard.key))
 

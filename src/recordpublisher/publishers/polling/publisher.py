@@ -408,8 +408,9 @@ async def explain_not_found(
     if await call_with_retries(lambda: is_shard_listed(listing, shard), policy):
         return TransientError(error.api, error.code, f"{shard.key} is not found, although ListShards returns it")
     return DataLossError(
-        f"shard {shard.key} vanished before it was read to its end: it is past retention, or the stream was deleted and created again; "
-        f"to continue without the lost records, start the job without its stored state ({error})"
+        f"shard {shard.key} vanished before it was read to its end: it is past retention, or the stream was deleted and created again "
+        f"({error})",
+        "To continue without the lost records, start the job without its stored state",
     )
 
 

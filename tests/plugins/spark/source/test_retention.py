@@ -102,6 +102,7 @@ def test_a_shard_that_nobody_lists_any_more_makes_way_for_its_children_if_told_s
     job.run(40)
     assert job.delivered()[-1] == ("s/child", "1")
     assert "the query continues because flink.state.dataloss=CONTINUE" in caplog.text
+    assert "Set flink.state.dataloss" not in caplog.text  # it is set
 
 
 @pytest.mark.parametrize(("does_not_tell", "listings"), [(False, 1), (False, 5), (True, 2)])

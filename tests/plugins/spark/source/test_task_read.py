@@ -152,6 +152,7 @@ def test_s5_with_continue_a_replay_returns_the_claimed_records_that_are_left(kin
 
     assert sequences(TaskRead(replace(plan(kinesis), accepts_loss=True), store, expired, kinesis.clock)) == ["2", "3"]
     assert "the task continues because flink.state.dataloss=CONTINUE, with 2 of the claimed records" in caplog.text
+    assert "Set flink.state.dataloss" not in caplog.text  # it is set
 
 
 def two_claimed(kinesis) -> MemoryClaims:

@@ -188,7 +188,7 @@ def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisServ
     if lost and not options.accepts_loss:
         raise data_loss_error(lost, restored)
     if lost:
-        LOG.error("%s; the query continues because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored))
+        LOG.error("%s; the query continues because flink.state.dataloss=CONTINUE", data_loss_error(lost, restored).loss)
     return frozenset(missing)
 
 

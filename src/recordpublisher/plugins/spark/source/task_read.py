@@ -13,7 +13,13 @@ from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds,
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.spark_claim_store import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import DataLossError, RetriesExhaustedError, StateError, StreamNotFoundError
+from recordpublisher.publishers.errors import (
+    HOW_TO_ACCEPT_LOSS,
+    DataLossError,
+    RetriesExhaustedError,
+    StateError,
+    StreamNotFoundError,
+)
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES, RECORD_PUBLISHER
 from recordpublisher.publishers.safe_text import few_of
@@ -190,7 +196,7 @@ class TaskRead:
         except DataLossError as error:  # A whole shard is past retention.
             if not self.plan.accepts_loss:
                 raise
-            LOG.warning("%s; each shard is read by itself now because flink.state.dataloss=CONTINUE", error)
+            LOG.warning("%s; each shard is read by itself now because flink.state.dataloss=CONTINUE", error.loss)
             rows = self._rows_again()  # Start again, because it is not known how far the other shards were read.
             for shard, state in states.items():
                 with contextlib.suppress(DataLossError):
@@ -249,14 +255,16 @@ class TaskRead:
             return
         error = DataLossError(
             f"{key}: {claimed.records} records from {claimed.first} to {claimed.last} were claimed, but reading them again gave "
-            f"{found[0]} from {found[1]} to {found[2]}; are they past the stream's retention? "
-            "Set flink.state.dataloss=CONTINUE to continue without them"
+            f"{found[0]} from {found[1]} to {found[2]}; they may be past the stream's retention",
+            HOW_TO_ACCEPT_LOSS,
         )
         if not self.plan.accepts_loss:
             raise error
         left = rows.keep_until(key, claimed.last)
         LOG.error(
-            "%s; the task continues because flink.state.dataloss=CONTINUE, with %s of the claimed records", error, left
+            "%s; the task continues because flink.state.dataloss=CONTINUE, with %s of the claimed records",
+            error.loss,
+            left,
         )
 
     def _check_plan(self, claim: ReadClaim) -> None:
