@@ -58,8 +58,8 @@ class Strategy:
 @pytest.mark.parametrize(
     ("method", "what", "result", "words"),
     [
-        ("times", "time", [1.5, 2], "returned a time of the type float: it must be epoch ms as an int"),
-        ("times", "time", ["x", "y"], "returned a time of the type str"),
+        ("times", "time", [1.5, 2], "returned the type float as time: it must be epoch ms as an int"),
+        ("times", "time", ["x", "y"], "returned the type str as time"),
         ("advance", "watermark", None, "returned a NoneType for 2 records"),
         ("advance", "watermark", [1], "returned 1 items for 2 records"),
         ("values", "value", {1: 2, 3: 4}.values(), "returned a dict_values for 2 records"),

@@ -347,7 +347,7 @@ def shared(depth):
     ids=["shared", "cyclic", "text", "bignum", "unknown tag", "deep"],
 )
 def test_no_tag_but_that_of_times_is_decoded(body):
-    with pytest.raises(ApiError, match="not CBOR"):
+    with pytest.raises(ApiError, match="cannot be used as CBOR"):
         wire_formats.CBOR.to_json(body)
 
 

@@ -174,7 +174,7 @@ async def test_a_folder_of_another_version_is_refused(folder):
             "UPDATE account SET document = CAST(replace(CAST(document AS TEXT), 'shardId-000000000000', 'shardId-000000000007') AS BLOB)",
             "shard 0 of orders has the id",
         ),
-        ("UPDATE account SET document = x'91'", "its account cannot be read"),
+        ("UPDATE account SET document = x'91'", "stored there cannot be read"),
     ],
     ids=["name", "id", "document"],
 )

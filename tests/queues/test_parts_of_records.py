@@ -160,7 +160,7 @@ def test_parts_of_different_data_and_the_same_numbers_end_the_job():
         job = queue_job(queue, rp.MemorySink(), source=Unnumbered(queue))
         await job.open()
         try:
-            with pytest.raises(rp.PluginError, match="give the parts of a record sub_sequence_number 0, 1 and so on"):
+            with pytest.raises(rp.PluginError, match="number them: sub_sequence_number=0, 1 and so on"):
                 await job.run_bounded(Bounds(stop_at_tip=True, max_time=60))
         finally:
             await job.close()

@@ -231,9 +231,7 @@ def _checked(plugin: object, method: str, what: str, result: Any, batch: RecordB
         except TypeError as error:  # As a TypeError it would be taken for that of a bad record.
             raise PluginError(f"{name}: {error}") from None
     elif others := set(map(type, result)) - {int}:
-        raise PluginError(
-            f"{name} returned a {what} of the type {others.pop().__name__}: it must be epoch ms as an int"
-        )
+        raise PluginError(f"{name} returned the type {others.pop().__name__} as {what}: it must be epoch ms as an int")
     # A list is copied, because the plugin may fill the same list again for its next batch while this one waits for the sink.
     return tuple(result) if isinstance(result, (list, deque)) else result
 

@@ -1,6 +1,7 @@
 """The contract of a sink, which batches are written to. Sinks are adapters in plugins/sinks and in third-party packages.
 
-`CommittingSink` is the contract of sinks whose rows become visible exactly once, through the entry that stores their positions (S6).
+`CommittingSink` is the contract of sinks whose rows become visible exactly once, when one conditional write (the *entry*) stores
+their positions (S6).
 """
 
 from __future__ import annotations

@@ -343,7 +343,7 @@ def _json_of_cbor(body: bytes) -> bytes:
         decoded = cbor2.loads(body, tag_hook=_refuse_tag, semantic_decoders=decoders)
         return msgspec.json.encode(decoded)  # Bytes become base64 text.
     except (cbor2.CBORDecodeError, TypeError, ValueError, ArithmeticError, RecursionError) as error:
-        raise ApiError("SerializationException", f"The body is not CBOR: {error}") from error
+        raise ApiError("SerializationException", f"The body cannot be used as CBOR: {error}") from error
 
 
 def _refuse_tag(*_: Any) -> Any:

@@ -249,7 +249,7 @@ class ShardLog:
                 del column[:count]
 
     def records_after(self, counter: int) -> list[tuple[int, int, int, bytes]]:
-        """Return the counter, the arrival, the size and the fragment of each record after a counter."""
+        """Return for each record after `counter` its counter, arrival (epoch ms), size (bytes), and its JSON as responses have it."""
         first = bisect_right(self._counters, counter)
         totals = [self._totals[first - 1] if first else self._trimmed_bytes, *self._totals[first:]]
         sizes = (total - before for before, total in pairwise(totals))

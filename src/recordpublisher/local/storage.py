@@ -110,7 +110,7 @@ class AccountStorage:
         try:
             stored = decoded(document)
         except UNDECODABLE as error:
-            raise _changed(folder, f"its account cannot be read: {error}") from error
+            raise _changed(folder, f"the state of the endpoint that is stored there cannot be read: {error}") from error
         if stored.region != self._account.region:
             reason = f"its streams are in {stored.region}, and the endpoint is in {self._account.region}"
             raise ConfigurationError("data", str(folder), "a folder of the same region", reason=reason)
@@ -248,7 +248,12 @@ def _name(stream: Stream | StoredStream, index: int) -> str:
 
 
 def _changed(folder: Path, reason: str) -> ConfigurationError:
-    return ConfigurationError("data", str(folder), "a folder that only endpoints have written", reason=reason)
+    return ConfigurationError(
+        "data",
+        str(folder),
+        "an empty folder, or one that an endpoint has written and no other program has changed",
+        reason=reason,
+    )
 
 
 class StoredShard(msgspec.Struct, frozen=True):

@@ -92,8 +92,8 @@ class InFlight:
                 key = record.sequence_number, record.sub_sequence_number
                 if passed_on.setdefault(key, record).data != record.data:
                     raise PluginError(
-                        f"{type(self._source).__name__}.receive returned different records with the numbers {key}: give the parts of a "
-                        "record sub_sequence_number 0, 1 and so on"
+                        f"{type(self._source).__name__}.receive returned different records with the sequence_number {key[0]} and the "
+                        f"sub_sequence_number {key[1]}. If they are parts of one record, number them: sub_sequence_number=0, 1 and so on"
                     )
                 passed_on[key] = record  # Passed on only once, even if it was received twice.
         for number, parts in Counter(number for number, _ in passed_on).items():

@@ -121,7 +121,9 @@ def delete_stream(
         arn = await service.stream_arn(stream)
         # The ARN is known by now, so the message says which stream of which account would be deleted.
         if not yes:
-            raise ConfigurationError("--yes", None, "--yes", reason=f"it deletes {arn} with all its records")
+            raise ConfigurationError(
+                "--yes", None, "--yes", reason=f"the command would delete {arn} with all its records"
+            )
         await service.delete_stream(arn)
         return arn
 

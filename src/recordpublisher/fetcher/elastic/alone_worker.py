@@ -409,8 +409,8 @@ class AloneWorker:
 
 
 _SUCCESSOR = (
-    "a later start, or a reset of the positions in {place}, now owns the shards. Records after the last stored "
-    "positions are read again there"
+    "the job was started again, or its positions in {place} were reset. The newer start reads the records after the last stored "
+    "positions again"
 )
 
 

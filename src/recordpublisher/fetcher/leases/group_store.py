@@ -253,9 +253,7 @@ class MissingPositionsError(StateError):
     def of(cls, what: str, place: str, job: GroupJob | None) -> MissingPositionsError:
         """Return the error, with its remedies. `what`: the worker or the shards whose positions are missing. `job`: their job."""
         commands = COPY_POSITIONS.format(source=" with the properties of that sink")
-        take_along = (
-            f"copy the positions here, even after this store was restored from an older copy: {commands} with these"
-        )
+        take_along = f"copy the positions here: {commands} with the present ones (also if this store was restored from an older copy)"
         if job is not None and job.keeps_positions:
             where = f"the job's last sink ({job.sink}) keeps them with its rows. Start with that sink again"
         else:

@@ -82,7 +82,7 @@ class _Plan:
 
         The receiver is the worker with the smallest share, and the giver the one with the largest share that has a shard worth moving. A
         move is worthwhile if it reduces the larger of the two shares by more than half of the shard's weight, and if the shares differ by
-        more than `MIN_DIFFERENCE`.
+        more than the fraction `MIN_DIFFERENCE` of the giver's share.
         """
         receiver = self.smallest
         for giver in sorted(self._shares, key=lambda worker: (-self._shares[worker], worker)):

@@ -148,10 +148,10 @@ class StatusLogger:
 
     def _warn_stalled(self, held: int, seconds: float) -> None:
         log.warning(
-            "alignment is stalled: the global watermark has not changed from %s for %.0f s, %d shards are held back, waiting for %s",
+            "alignment is stalled: the global watermark has not changed from %s for %.0f s. Held back: %s, waiting for %s",
             _time_of(self._global_watermark),
             seconds,
-            held,
+            counted(held, "shard"),
             self._blocked_by(),
         )
 

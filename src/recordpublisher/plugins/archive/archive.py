@@ -135,7 +135,9 @@ class Archive:
     async def tip_ms(self, shard: Shard, place: OrderKey | None, *, again: bool) -> int | None:
         """Return the latest time at which `place` was the tip of the shard, as the writing job saw it (epoch ms).
 
-        Return None if this time is not known: the writing job stores it only together with its newest position.
+        Return None if `place` is not the newest position that the writing job has stored, because only that one has this time.
+
+        `again`: whether to read the stored positions again, even if they were read less than `DOCUMENT_SECONDS` ago.
         """
         at = self.clock.monotonic()
         if again or self._committed is None or at - self._committed[0] >= DOCUMENT_SECONDS:

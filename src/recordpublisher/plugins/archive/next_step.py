@@ -135,11 +135,11 @@ def order_key_before(first: SequenceNumber, order_of: OrderOf) -> OrderKey:
 
 
 def is_complete(place: OrderKey | None, through: str, order_of: OrderOf, is_owed: bool) -> bool:
-    """Return whether the archived end of a shard is at or before `place` (a position).
+    """Return whether nothing of an archived shard is left to read after `place`, the reader's position, or None if it has read nothing.
 
-    - `through`: the shard's end as its document has it: a position, BEGIN if the shard had no records, or AT if the writing job
+    - `through`: the shard's end as its `ShardDocument` has it: a position, BEGIN if the shard had no records, or AT if the writing job
       started too late to read any.
-    - `is_owed`: whether a missing record counts as lost. If not, a shard that was not read at all is complete with the end AT, too.
+    - `is_owed`: whether a missing record counts as lost. If not, the shard is also complete if nothing was read, or if its end is AT.
     """
     if through == BEGIN:
         return True

@@ -93,8 +93,11 @@ class TableLetters(StoredLetters):
 
     def _table(self, connection: Connection) -> Table:
         table = find_table(connection, self._name) if self._database.exists() else None
-        if table is None or not set(table.columns.keys()) >= _NEEDED:
-            raise ConfigurationError(SQL_TABLE.key, self._name, "a table of dead letters, as the sql sink creates it")
+        if table is None or (missing := sorted(_NEEDED.difference(table.columns.keys()))):
+            reason = "there is no such table" if table is None else f"it has no column {', '.join(missing)}"
+            raise ConfigurationError(
+                SQL_TABLE.key, self._name, "a table of dead letters, as the sql sink creates it", reason=reason
+            )
         return table
 
 

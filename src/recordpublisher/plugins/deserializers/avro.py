@@ -109,7 +109,14 @@ def parse_schema(text: str | None) -> AvroSchema:
     try:
         return AvroSchema(fastavro.parse_schema(json.loads(text or "")))
     except (ValueError, KeyError, TypeError, RecursionError, fastavro.schema.SchemaParseException) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+        raise ValueError(_reason(error)) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return why a schema is not valid."""
+    if isinstance(error, KeyError):  # fastavro looks up what the schema lacks.
+        return f"the schema, or a part of it, has no {error}"
+    return f"{type(error).__name__}: {error}"
 
 
 def decode(data: bytes, schema: AvroSchema, reader_schema: AvroSchema | None = None) -> Any:
@@ -276,7 +283,7 @@ def avro_file_text(path: str) -> str:
         fastavro.schema.SchemaParseException,
         fastavro.repository.SchemaRepositoryError,
     ) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+        raise ValueError(_reason(error)) from error
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise ValueError("the schema of a row must be a record")
     return json.dumps({key: value for key, value in schema.items() if key not in (_PARSED, _NAMED)})

@@ -224,7 +224,7 @@ async def run_fetcher(
             log.info("the job ended before it read anything")
             return
         if properties.value(JOB_WORKERS) == "GROUP":
-            log.info("a worker of a group reads %s", ", ".join(fetcher.streams))
+            log.info("this process reads %s as a worker of a group", ", ".join(fetcher.streams))
         max_outage = duration_words(properties.value(MAX_OUTAGE) / 1000)
         if calls_a_service(properties):
             log.info("calls are retried for %s while a service is unreachable (%s)", max_outage, MAX_OUTAGE.key)

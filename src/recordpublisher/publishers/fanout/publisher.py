@@ -552,9 +552,9 @@ class ResubscribePolicy:
             self._plan_retry(error)
 
     def on_read_error(self, error: Exception, arn: str, *, was_backpressured: bool) -> None:
-        """Decide when to call again after an open subscription broke.
+        """Decide when SubscribeToShard is called again after an open subscription broke.
 
-        `was_backpressured`: whether `consumer` took longer for the last event than the inactivity time-out.
+        `was_backpressured`: whether the job took longer to accept the last event than the inactivity time-out.
 
         Raises: the error if a retry cannot help.
         """

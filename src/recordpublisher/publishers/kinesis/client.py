@@ -137,7 +137,7 @@ class KinesisClient:
             return msgspec.convert(response["Consumer"], ConsumerDescription)
 
     async def deregister_consumer(self, consumer_arn: str) -> None:
-        """Deregister a consumer, which is DELETING for some seconds."""
+        """Deregister a consumer. It stays DELETING for some seconds."""
         await self._call("DeregisterStreamConsumer", ConsumerARN=consumer_arn)
 
     # --- writing ------------------------------------------------------------------------------------------------------------------

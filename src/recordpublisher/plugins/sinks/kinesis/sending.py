@@ -184,10 +184,10 @@ class RecordSending:
 
     @property
     def refused_since(self) -> float:
-        """Time since which calls have failed or had no response, and no shard has taken a record (seconds of the clock).
+        """The time on the monotonic clock (seconds) since which calls have failed or had no response, while no shard has taken a record.
 
-        `NEVER` if no call fails and none is open, or if the service has responded again and no record was put since then. Any thread may
-        read it.
+        Throttling does not count as a failure. `NEVER` if no call has failed and none is open, or if the service has answered a probe since
+        the failures, and no record was sent after it. Any thread may read it.
         """
         open_since = [began for _, began in list(self._calls.values())]
         failing_since = None if self._responded_at is not None else self._failing_since

@@ -514,9 +514,9 @@ class TargetShardListing:
         return taken
 
     async def list_first(self, keys_decide: bool) -> ShardMap:
-        """List the shards before the first record.
+        """List the shards for the first time, before any record is sent.
 
-        - `keys_decide`: whether keys choose the shards now.
+        - `keys_decide`: whether the key of a record decides its shard at present. It does not while the stream distributes records (AUTO).
 
         Raises: RetriesExhaustedError if the shards cannot be listed, and errors that retries cannot fix.
         """

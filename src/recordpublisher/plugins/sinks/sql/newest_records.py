@@ -48,10 +48,12 @@ class NewestRecords:
         self._table.create(connection, checkfirst=True)
 
     def select(self, connection: Connection, rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-        """Store the newest record of each key, and return the rows to write, at most one for each key, and the rejected rows.
+        """Note in `KEY_TABLE` the sequence number of each key's newest record. Return the rows to write, and the rejected rows.
+
+        There is at most one row for each key. A row is rejected if its sequence number is not a number, or if another stream has its key.
 
         The newest record of a key is written each time it arrives, so that a table that was emptied by hand is filled again. The row in
-        `KEY_TABLE` locks its key until the transaction ends: another worker waits, and then sees the number that this worker has stored.
+        `KEY_TABLE` locks its key until the transaction ends: another worker waits, and then sees the sequence number that this worker has noted.
         All workers lock keys in the same order, which prevents deadlocks.
         """
         found: dict[tuple[str, str], tuple[str, Row]] = {}

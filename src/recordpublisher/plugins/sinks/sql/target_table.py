@@ -125,8 +125,8 @@ class TargetTable:
     def new_fields(self, batches: Sequence[RecordBatch]) -> FieldColumns:
         """Return the fields of the values that need a column and have none.
 
-        Fields of a known type got their columns when the table was opened. A field that cannot have a column is left out, and its record
-        is rejected later (see `RowBuilder`).
+        If the class of the values is declared, there are none, because its fields got their columns when the table was opened. A field that
+        cannot have a column is left out, and its record is rejected later (see `RowBuilder`).
         """
         if self._fields_of_type or not _needs_columns(self.table, self._columns):
             return {}

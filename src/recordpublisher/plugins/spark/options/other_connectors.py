@@ -124,6 +124,7 @@ SPARK_OPTIONS = ("checkpointlocation",)
 _PREFIX = "kinesis"
 _MODE = ("mode", "flink.spark.mode")
 _CONTINUOUS = ("walrollinterval", "walrollbytes", "walrollrecords", "maxwalbytes")
+_OF_CONTINUOUS = "it is an option of the mode CONTINUOUS, which no longer exists"
 _INSTEAD = (
     "BATCH, the only mode, with a short trigger; or, where records are needed within a second, the library's own fetcher with fan-out "
     "(rp.consume, rp.DataFetcher)"
@@ -139,7 +140,8 @@ def refuse_continuous(options: Mapping[str, str]) -> None:
         lower = key.lower()
         is_other_mode = lower in _MODE and value.strip().upper() != "BATCH"
         if is_other_mode or lower in _CONTINUOUS or lower.startswith("flink.spark.wal."):
-            raise ConfigurationError(key, value, _INSTEAD, reason="the mode CONTINUOUS no longer exists")
+            reason = "the mode CONTINUOUS no longer exists" if is_other_mode else _OF_CONTINUOUS
+            raise ConfigurationError(key, value, _INSTEAD if is_other_mode else f"the mode {_INSTEAD}", reason=reason)
 
 
 def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
