@@ -71,14 +71,14 @@ BEHIND = {
     *(
         f"plugins.sinks.{name}"
         for name in (
-            "files.folder_columns",
+            "files.folder_schema",
             "tables.iceberg_file_io",
             "tables.sink",
             "tables.staged_data_files",
             "tables.table",
         )
     ),
-    *(f"plugins.{name}" for name in ("archive.table_files", "dead_letters.table_letters", "tracing.spans")),
+    *(f"plugins.{name}" for name in ("archive.table_files", "dead_letters.letters_in_table", "tracing.spans")),
     *(f"plugins.deserializers.{name}" for name in ("glue", "protobuf")),
 }
 """Modules that others import once they know that the extra is there."""

@@ -18,7 +18,7 @@ from recordpublisher.plugins.sinks.tables.iceberg import IcebergSink
 from recordpublisher.plugins.spark.python_worker import worker_loop
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.obstore_client import s3_access, s3_options
-from recordpublisher.plugins.stores.spark_claim_store import read_claim_store_of
+from recordpublisher.plugins.stores.spark_read_claims import read_claim_store_of
 from recordpublisher.publishers.kinesis.sdk.aws_service import AwsAccess, AwsService
 from recordpublisher.publishers.properties.job_properties import STATE_ENDPOINT
 

@@ -15,7 +15,7 @@ from recordpublisher.plugins.spark.source.task_read import TaskRead, shard_reade
 from recordpublisher.plugins.spark.stream_reader import KinesisPartition, QueryReader
 from recordpublisher.plugins.spark.write_options import WriteOptions
 from recordpublisher.plugins.spark.writer import KinesisStreamWriter, TaskCommitMessage
-from recordpublisher.plugins.stores.spark_claim_store import BatchId, ReadClaimStore
+from recordpublisher.plugins.stores.spark_read_claims import BatchId, ReadClaimStore
 
 FOLDER = "killable.folder"
 """Option: a folder in which the test arms places, and the job notes which it reached."""

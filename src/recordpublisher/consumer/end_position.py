@@ -1,4 +1,4 @@
-"""The position at which a run ends in one shard, if that is known in advance. Records behind it are not decoded."""
+"""The position at which a run ends in one shard, if that is known in advance. Later records are not decoded."""
 
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -41,7 +41,7 @@ class RunEndCut:
     """Cuts the batches of one shard at the end of a run.
 
     - `end`: where the run ends, or None if the run has no end in the shard.
-    - `first_past`: the sequence number of the first record that was read behind the end; None until there is one.
+    - `first_past`: the sequence number of the first record that was read after the end; None until there is one.
     """
 
     def __init__(self, end: RunEnd | None) -> None:
@@ -49,7 +49,7 @@ class RunEndCut:
         self.first_past: str | None = None
 
     def before_end(self, batch: RecordBatch) -> RecordBatch:
-        """Return the records of the next batch that are before the end. After the first record behind the end, return no records."""
+        """Return the records of the next batch that are before the end. After that, return no records."""
         if self._end is None:
             return batch
         if self.first_past is not None:

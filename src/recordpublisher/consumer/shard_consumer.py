@@ -298,7 +298,7 @@ class ShardOutput(Protocol):
     def reach_run_end(self, first_past: str) -> None:
         """Note that the shard was read to the end of the run (`RunEnd`), and that all records before it are queued.
 
-        `first_past`: the sequence number of the first record behind the end.
+        `first_past`: the sequence number of the first record after the end.
         """
 
     def end(self, children: Sequence[Shard]) -> None:

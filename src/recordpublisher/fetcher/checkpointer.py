@@ -20,9 +20,9 @@ from .checkpoints.snapshot_format import snapshot_to_json
 from .checkpoints.staged_commits import CommitCounts
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
+from .pipeline.checked_sink_calls import copied_state, naming_sink, states_of_sink, unfinished_of
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
-from .pipeline.sink_calls import copied_state, naming_sink, states_of_sink, unfinished_of
 from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint

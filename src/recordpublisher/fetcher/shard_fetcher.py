@@ -37,13 +37,13 @@ from .pipeline.bounded_runs import (
     emitted_counts,
     shard_outcome,
 )
+from .pipeline.checked_sink_calls import naming_sink, unfinished_of
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
 from .pipeline.memory_budget import MemoryBudget
 from .pipeline.process_suspension import SuspensionDetector
 from .pipeline.reading import ReadIntake, ReadTasks
 from .pipeline.retention_gaps import RetentionGaps
-from .pipeline.sink_calls import naming_sink, unfinished_of
 from .shard_lifecycle import ShardLifecycle
 from .shard_ownership import FixedOwnership, ShardOwnership
 from .shards.discovery import MissingShards, OwnedShards

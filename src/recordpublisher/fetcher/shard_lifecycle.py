@@ -10,10 +10,10 @@ from ..publishers.log_fields import log_extra
 from ..publishers.shards import Shard
 from .dependencies import FetcherDependencies
 from .pipeline.bounded_runs import Bounds, EndReason, RunCompletion, TerminationCondition
+from .pipeline.checked_sink_calls import naming_sink
 from .pipeline.emitter import Emitter
 from .pipeline.reading import ReadTasks
-from .pipeline.shard_ends import ListedAsGoneError
-from .pipeline.sink_calls import naming_sink
+from .pipeline.shard_end_check import ListedAsGoneError
 from .shards.shard_entry import ShardEntry, ShardListener
 from .shards.shard_table import ShardTable
 from .watermarks import Alignment, EndedParentHold, StragglerDetector

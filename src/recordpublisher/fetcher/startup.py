@@ -31,7 +31,7 @@ from .checkpoints.shard_starts import (
 from .checkpoints.snapshot_format import RestoredState, merge_snapshots, overlay, warn_of_other_streams
 from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
-from .pipeline.sink_calls import check_returned_state, close_sink, naming_sink, states_of_sink
+from .pipeline.checked_sink_calls import check_returned_state, close_sink, naming_sink, states_of_sink
 from .shards.discovery import MissingShards
 from .shards.shard_state import ShardState
 from .sink import CommittingSink, Sink, SinkContext, State

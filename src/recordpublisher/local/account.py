@@ -16,7 +16,7 @@ from recordpublisher.publishers import service_limits as limits
 from .clock import Clock, SteppingClock
 from .errors import in_use, invalid_argument, limit_exceeded, not_found, throughput_exceeded
 from .faults import Faults
-from .queues import QueueTable
+from .record_queues import QueueTable
 from .stream import CONSUMER_LIMIT, Stream
 from .subscriptions import Subscriptions
 

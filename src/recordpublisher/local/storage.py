@@ -15,7 +15,7 @@ from recordpublisher.publishers.safe_text import few_of
 from ..publishers.decoding_errors import UNDECODABLE
 from .account import Account
 from .errors import ApiError
-from .queues import Delivery, Queue
+from .record_queues import Delivery, Queue
 from .shard import HashRange, Shard, shard_id
 from .stream import BusyStatus, Consumer, Stream, TagSet
 

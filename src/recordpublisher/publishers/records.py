@@ -377,8 +377,8 @@ def to_millis(arrival: float) -> int:
 class RecordColumns(Sequence[UserRecord]):
     """Consecutive records of one shard, as columns.
 
-    It is made either of `records`, and then builds each column at its first access; or of all other columns, and then builds its records at
-    their first access. A slice has the columns or records that the whole had at that time.
+    It is made from `records`, and then builds each column at its first access; or from the columns, and then builds the records at
+    their first access. A slice has what had been built when it was taken.
     """
 
     records: Sequence[UserRecord]

@@ -4,5 +4,5 @@
 - `receivers.py`: how many receivers call the queue, and how a received record gets to the sink.
 - `in_flight.py`: the received records that are not finished, and the calls that acknowledge, prolong and release them.
 - `queue_metrics.py`: metrics, progress and readiness.
-- `queue_alarms.py`: alarms.
+- `job_alarms.py`: alarms.
 """

@@ -33,9 +33,9 @@ from ..fetcher.monitoring.alarm_monitor import cancel_if_hung
 from ..fetcher.monitoring.metrics_exporter import SinkMetrics
 from ..fetcher.monitoring.worker_view import WorkerProgress
 from ..fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion
+from ..fetcher.pipeline.checked_sink_calls import close_sink, naming_sink, unfinished_of
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
-from ..fetcher.pipeline.sink_calls import close_sink, naming_sink, unfinished_of
 from ..fetcher.sink import Checkpoint, Sink, SinkContext, Traced, Unfinished, untraced
 from ..publishers.properties.config_fields import of_property, values_of
 from ..publishers.properties.job_properties import (
@@ -49,7 +49,7 @@ from ..publishers.properties.queue_properties import DUPLICATES
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard, receiver_shard
 from .in_flight import InFlight
-from .queue_alarms import QueueAlarms
+from .job_alarms import QueueAlarms
 from .queue_metrics import QueueMetrics
 from .receivers import Receiver, Receivers
 

@@ -16,13 +16,13 @@ from ..fetcher.metric_types import Metric, MetricType, camel_case
 from ..fetcher.monitoring.readiness import FAILED_READ_LIMIT_MS, READ_LIMIT_MS, reasons_not_ready
 from ..fetcher.monitoring.worker_view import WORKER_METRICS, WorkerProgress
 from ..fetcher.pipeline.bounded_runs import RunCompletion
+from ..fetcher.pipeline.checked_sink_calls import unfinished_of
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
-from ..fetcher.pipeline.sink_calls import unfinished_of
 from ..fetcher.sink import Sink, Unfinished
 from ..publishers.shard_metrics import SUMMED_COUNTERS, ShardMetrics
 from .in_flight import InFlight
-from .queue_alarms import QueueAlarms
+from .job_alarms import QueueAlarms
 from .receivers import Receiver, Receivers
 
 

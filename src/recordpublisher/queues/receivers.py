@@ -22,10 +22,10 @@ from recordpublisher.publishers.user_code import PluginCall
 from ..consumer.event_time import check_arrivals
 from ..consumer.shard_consumer import BatchDecorator, check_types
 from ..fetcher.pipeline.bounded_runs import Bounds, EndReason
+from ..fetcher.pipeline.checked_sink_calls import check_unchanged, has_room, naming_writes
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.emitter import tell_user_error
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
-from ..fetcher.pipeline.sink_calls import check_unchanged, has_room, naming_writes
 from ..fetcher.pipeline.sink_turn import SinkTurn
 from ..fetcher.sink import RecordsCall, Sink, Traced
 from ..publishers.shard_metrics import ShardMetrics

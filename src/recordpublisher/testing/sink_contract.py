@@ -26,7 +26,7 @@ from ..fetcher.checkpoints.staged_commits import Commits
 from ..fetcher.conditional_store import ConditionalStore, ConflictError
 from ..fetcher.leases.position_documents import PositionPart
 from ..fetcher.monitoring.metrics_exporter import checked_metrics
-from ..fetcher.pipeline.sink_calls import destination_of, has_room, unfinished_of
+from ..fetcher.pipeline.checked_sink_calls import destination_of, has_room, unfinished_of
 from ..fetcher.sink import (
     Checkpoint,
     CommitNumber,

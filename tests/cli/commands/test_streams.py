@@ -72,7 +72,10 @@ def test_delete_needs_a_yes_and_says_what_it_would_delete(done):
     asked = result(done, "delete wrong")
 
     assert (asked.returncode, asked.stdout) == (2, "")
-    assert "the command would delete arn:aws:kinesis:us-east-1:000000000000:stream/wrong with all its records" in asked.stderr
+    assert (
+        "the command would delete arn:aws:kinesis:us-east-1:000000000000:stream/wrong with all its records"
+        in asked.stderr
+    )
     assert "wrong" in done[0].endpoint.account.streams()
 
 

@@ -10,7 +10,7 @@ from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.source.batch_planner import BatchPlanner
 from recordpublisher.plugins.spark.source.patient_planner import PatientPlanner
 from recordpublisher.plugins.spark.stream_reader import ReaderWithoutStart
-from recordpublisher.plugins.stores.spark_claim_store import ReadClaimStore
+from recordpublisher.plugins.stores.spark_read_claims import ReadClaimStore
 
 from .simulated_kinesis import SimulatedKinesis
 from .simulated_query import InlineCalls, Row, rows_of

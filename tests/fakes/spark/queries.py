@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
-from recordpublisher.plugins.stores.spark_claim_store import read_claim_store_of, run_without_loop
+from recordpublisher.plugins.stores.spark_read_claims import read_claim_store_of, run_without_loop
 from recordpublisher.publishers.properties.config_fields import values_of
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -16,7 +16,7 @@ from recordpublisher.fetcher.shards.retention_check import RetentionGap
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.spark.source.kinesis_service import ListingCompleteness
 from recordpublisher.plugins.spark.source.new_data_watch import LookResult
-from recordpublisher.plugins.stores.spark_claim_store import ReadClaimStore, run_without_loop
+from recordpublisher.plugins.stores.spark_read_claims import ReadClaimStore, run_without_loop
 from recordpublisher.publishers.positions import PositionType, SequenceNumber
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.shards import Shard

@@ -13,7 +13,7 @@ from recordpublisher.plugins.spark.source.offset import BatchOffset
 from recordpublisher.plugins.spark.source.patient_planner import PatientPlanner
 from recordpublisher.plugins.spark.source.task_plans import TaskPlan
 from recordpublisher.plugins.spark.source.task_read import TaskRead
-from recordpublisher.plugins.stores.spark_claim_store import ReadClaimStore
+from recordpublisher.plugins.stores.spark_read_claims import ReadClaimStore
 
 from .simulated_kinesis import SimulatedKinesis
 

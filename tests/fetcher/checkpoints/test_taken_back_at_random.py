@@ -10,7 +10,7 @@ from recordpublisher.fetcher.checkpoints.snapshot_format import PARTS_PREFIX
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.position_documents import PositionPart
 from recordpublisher.fetcher.leases.worker_sealing import seal_worker
-from recordpublisher.plugins.positions.leftovers import UnpublishedCommits, take_back_commits
+from recordpublisher.plugins.positions.sink_leftovers import UnpublishedCommits, take_back_commits
 from recordpublisher.publishers.errors import StateError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 

@@ -28,8 +28,7 @@ from recordpublisher.fetcher.pipeline.current_worker import CurrentWorker
 from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import CommitNumber, RevocationReason, Staged
-from recordpublisher.plugins.positions import leftovers
-from recordpublisher.plugins.positions.leftovers import take_back_commits
+from recordpublisher.plugins.positions.sink_leftovers import take_back_commits
 from recordpublisher.publishers.errors import FencedError, RecordPublisherError, StoreUnavailableError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.shards import Shard
@@ -207,7 +206,7 @@ async def operate(world, network):
     """The command: it may die at any step."""
     store, sink = Client(world.store, network), world.sink(network)
     places = [store] if world.entries is None else [store, sink.entries()]
-    found = [each for place in places for each in await leftovers._unpublished_in(place, sink)]
+    found = [each for place in places for each in await sink_leftovers._unpublished_in(place, sink)]
     if not found:
         return
     group = GroupStore(store, SETTINGS.interval)

@@ -7,7 +7,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.dead_letters.queue_letters import HIDDEN_SECONDS, QueueLetters
+from recordpublisher.plugins.dead_letters.letters_in_queue import HIDDEN_SECONDS, QueueLetters
 from recordpublisher.plugins.dead_letters.replay import replay_letters
 from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.kinesis_queue_source import QueueClient, ReceivedRecord

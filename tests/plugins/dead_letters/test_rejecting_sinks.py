@@ -6,8 +6,8 @@ import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.pipeline.dead_letters import DeadLetterHandler
 from recordpublisher.fetcher.sink import SinkContext
+from recordpublisher.plugins.dead_letters.base import StoredLetters
 from recordpublisher.plugins.dead_letters.replay import JobTarget, replay_letters
-from recordpublisher.plugins.dead_letters.stored_letters import StoredLetters
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard

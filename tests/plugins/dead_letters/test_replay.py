@@ -12,7 +12,7 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.local import serve_in_thread
-from recordpublisher.plugins.dead_letters.queue_letters import QueueLetters
+from recordpublisher.plugins.dead_letters.letters_in_queue import QueueLetters
 from recordpublisher.plugins.dead_letters.replay import (
     DropTarget,
     JobTarget,
@@ -244,8 +244,8 @@ async def test_a_letter_that_still_cannot_be_decoded_stays(job, shop):
 
 @pytest.mark.parametrize("properties", ["jsonl", "parquet", "sql"], indirect=True)
 async def test_an_interrupted_replay_has_removed_the_chunks_before(job, shop, monkeypatch):
-    monkeypatch.setattr("recordpublisher.plugins.dead_letters.file_letters.CHUNK", 1)
-    monkeypatch.setattr("recordpublisher.plugins.dead_letters.table_letters.CHUNK", 1)
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.letters_in_files.CHUNK", 1)
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.letters_in_table.CHUNK", 1)
     shop.failing = set()
     letters, target = stored_letters_of(job), JobTarget(job)
     async with target:

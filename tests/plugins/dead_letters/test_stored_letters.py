@@ -15,8 +15,8 @@ import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.sink import Checkpoint, SinkContext
 from recordpublisher.local import LocalKinesis
+from recordpublisher.plugins.dead_letters.letters_in_stream import StreamLetters
 from recordpublisher.plugins.dead_letters.replay import DropTarget, replay_letters, stored_letters_of
-from recordpublisher.plugins.dead_letters.stream_letters import StreamLetters
 from recordpublisher.plugins.host.build_from_properties import build_dead_letter_sink
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.sinks.sql.rows import record_columns

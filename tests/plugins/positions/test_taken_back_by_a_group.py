@@ -10,7 +10,7 @@ import recordpublisher as rp
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.plugins.host.build_from_properties import build_sink
 from recordpublisher.plugins.host.plugin_loading import load_registry
-from recordpublisher.plugins.positions.leftovers import JobLeftovers
+from recordpublisher.plugins.positions.sink_leftovers import JobLeftovers
 from recordpublisher.plugins.sinks.tables.delta import DeltaLakeTable
 from recordpublisher.plugins.sinks.tables.iceberg import IcebergTable
 from recordpublisher.plugins.sinks.tables.sink import TableSink

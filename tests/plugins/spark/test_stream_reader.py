@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from recordpublisher.plugins.spark.source.offset import BatchOffset
 from recordpublisher.plugins.spark.source.patient_planner import ANSWER_SECONDS
 from recordpublisher.plugins.spark.stream_reader import ReaderWithStart
-from recordpublisher.plugins.spark.versions import ReadAllAvailable
+from recordpublisher.plugins.spark.version_dependent_names import ReadAllAvailable
 from recordpublisher.publishers.errors import ConfigurationError, StateError, TransientError
 
 from fakes.spark.legacy_query import FixedOptions, KilledError, LegacyQuery, killed_after

@@ -12,7 +12,7 @@ from recordpublisher.plugins.stores import by_location
 from recordpublisher.plugins.stores.back_ends import FOLDER, back_end_of
 from recordpublisher.plugins.stores.by_location import conditional_store_of
 from recordpublisher.plugins.stores.durable_files import path_of
-from recordpublisher.plugins.stores.spark_claim_store import BatchId, read_claim_store_of
+from recordpublisher.plugins.stores.spark_read_claims import BatchId, read_claim_store_of
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.kinesis.endpoints import endpoint_of
 from recordpublisher.publishers.properties.properties import Properties

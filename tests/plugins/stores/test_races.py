@@ -12,7 +12,7 @@ from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.plugins.stores.by_location import conditional_store_of
-from recordpublisher.plugins.stores.spark_claim_store import BatchId, ReadClaimStore
+from recordpublisher.plugins.stores.spark_read_claims import BatchId, ReadClaimStore
 from recordpublisher.publishers.errors import FencedError, StateError
 from recordpublisher.publishers.positions import StartingPosition
 

@@ -26,8 +26,8 @@ from ..output import echo, json_text, table, time_text
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
+    from recordpublisher.plugins.dead_letters.base import StoredLetters
     from recordpublisher.plugins.dead_letters.replay import DropTarget, JobTarget, StreamTarget
-    from recordpublisher.plugins.dead_letters.stored_letters import StoredLetters
 
 dead_letters = subcommands(
     "List the dead letters of a job, show one, and replay them.\n\n"
@@ -316,7 +316,7 @@ def _missing(number: str, others: str = "") -> StateError:
 async def _letters(properties: Properties, queue: bool, *, restores: bool = False) -> AsyncIterator[StoredLetters]:
     letters: StoredLetters
     if queue:
-        from recordpublisher.plugins.dead_letters.queue_letters import QueueLetters
+        from recordpublisher.plugins.dead_letters.letters_in_queue import QueueLetters
 
         letters = QueueLetters(properties, restores=restores)
     else:

@@ -13,7 +13,7 @@ from ..options import JobProperties, with_properties
 from ..output import duration, echo, table
 
 if TYPE_CHECKING:
-    from recordpublisher.plugins.positions.leftovers import UnpublishedCommits
+    from recordpublisher.plugins.positions.sink_leftovers import UnpublishedCommits
 
 DEFAULT_HOURS = 24.0
 
@@ -51,7 +51,7 @@ async def leftovers(
     Example: recordpublisher leftovers job.properties --remove
     """
     from recordpublisher.fetcher.checkpoints.committing_calls import CommittingCalls
-    from recordpublisher.plugins.positions.leftovers import JobLeftovers
+    from recordpublisher.plugins.positions.sink_leftovers import JobLeftovers
 
     job, now = JobLeftovers(properties), time.time()
     try:

@@ -18,7 +18,7 @@ from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.job_storage import JobStorage
 from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.fetcher.leases.worker_record import HOST, WorkerRecord
-from recordpublisher.fetcher.pipeline.sink_calls import destination_of
+from recordpublisher.fetcher.pipeline.checked_sink_calls import destination_of
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
 from recordpublisher.fetcher.sink import Sink, SinkContext, entry_store_of, stores_positions
 from recordpublisher.plugins.host.build_from_properties import (

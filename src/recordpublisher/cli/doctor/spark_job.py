@@ -6,7 +6,7 @@ from recordpublisher.plugins.spark.options.checks import check_job
 from recordpublisher.plugins.spark.options.other_connectors import collected_warnings
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.stores.by_location import conditional_store_of, missing_folder
-from recordpublisher.plugins.stores.spark_claim_store import queries_of
+from recordpublisher.plugins.stores.spark_read_claims import queries_of
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -168,7 +168,7 @@ def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, st
 def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[str, ShardState]:
     """Return the state of known shards that the listing lacks, because a later listing may show them.
 
-    A restored shard has its restored state. An ancestor of a shard that was read has ended.
+    A restored shard keeps its restored state. An ancestor of one counts as ended, because a child is read only after its parents.
     """
     shards = {shard.key: shard for shard in listed}
     finished = ShardState(StartingPosition.trim_horizon(), ended=True)

@@ -17,7 +17,7 @@ from ..conditional_store import ConditionalStore
 from ..leases.group_store import GroupStore
 from ..leases.lease_settings import LeaseSettings
 from ..leases.lease_table import GroupJob
-from ..pipeline.sink_calls import destination_of
+from ..pipeline.checked_sink_calls import destination_of
 from ..sink import Sink, entry_store_of
 
 if TYPE_CHECKING:

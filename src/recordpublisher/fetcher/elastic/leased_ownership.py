@@ -27,8 +27,8 @@ from ..global_watermark_rules import raised_watermark
 from ..leases.group_store import GroupStore, alone_part_of
 from ..leases.lease_table import GroupJob
 from ..leases.shard_listing import ShardListing
+from ..pipeline.checked_sink_calls import naming_sink
 from ..pipeline.current_worker import CurrentWorker
-from ..pipeline.sink_calls import naming_sink
 from ..shard_ownership import ShardOwnership, StartTask
 from ..shards.discovery import MissingShards
 from ..shards.shard_table import ShardTable

@@ -15,9 +15,9 @@ from ..leases.group_watermark import ShardWatermark
 from ..leases.planning import LoadRate
 from ..leases.position_documents import StoredPosition
 from ..leases.position_store import CheckpointPositions
+from ..pipeline.checked_sink_calls import copied_state, naming_sink, states_of_sink, unfinished_of
 from ..pipeline.dead_letters import DeadLetterHandler
 from ..pipeline.emitter import Emitter
-from ..pipeline.sink_calls import copied_state, naming_sink, states_of_sink, unfinished_of
 from ..shard_lifecycle import ShardLifecycle
 from ..shards.lineage import parent_keys
 from ..shards.read_state import latest

@@ -17,8 +17,8 @@ from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from ..alarms import ActiveAlarms, Alarm, AlarmKind
 from ..dependencies import FetcherDependencies
 from ..leases.group_counters import GroupCounters
+from ..pipeline.checked_sink_calls import unfinished_of
 from ..pipeline.emitter import Emitter
-from ..pipeline.sink_calls import unfinished_of
 from ..shards.retention_check import CACHE_SECONDS
 from ..shards.shard_table import ShardTable
 from ..sink import Sink, Unfinished

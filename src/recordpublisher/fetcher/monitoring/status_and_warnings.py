@@ -95,7 +95,7 @@ class StatusLogger:
         elif longest_ms >= FAILING_READS_MS and now - (self._unread_logged_at or float("-inf")) >= MINUTE:
             self._unread_logged_at = now
             log.warning(
-                "%s cannot be read (%s for %.0f s); reading is tried again: %s",
+                "%s cannot be read, %s for the longest time, %.0f s; reading is tried again: %s",
                 counted(len(failing), "shard"),
                 entry.key,
                 longest_ms / 1000,
@@ -113,7 +113,7 @@ class StatusLogger:
         elif longest_ms >= self._quiet_ms and (line := self._line_of(entry.key)):
             self._quiet_ms += min(self._quiet_ms, LONGEST_PAUSE_MS)
             run_log.info(
-                "%s gave no batch lately, not even an empty one (%s for %.0f s): the publisher waits at %s",
+                "%s gave no batch lately, not even an empty one, %s for the longest time, %.0f s: the publisher waits at %s",
                 counted(len(quiet), "shard"),
                 entry.key,
                 longest_ms / 1000,

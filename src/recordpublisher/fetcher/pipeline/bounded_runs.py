@@ -310,7 +310,7 @@ class ShardOutcome:
     - `state`: the position up to which the shard was emitted, in this run and before.
     - `records`, `payload_bytes`: the number of records that this run has emitted, and their bytes.
     - `seen`: the other observations of the shard during this run.
-    - `first_past_end`: the sequence number of the first record behind the end of the run in the shard (`Bounds.ends`), if the run has
+    - `first_past_end`: the sequence number of the first record after the end of the run in the shard (`Bounds.ends`), if the run has
       emitted all records before that end; otherwise None.
     """
 

@@ -18,8 +18,8 @@ from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.skipped_records_log import DEAD_LETTER, SkippedRecordsLog
 
 from ..sink import Checkpoint, RejectedRecord, Sink, SinkContext, fail_on_rejected_record
+from .checked_sink_calls import check_unchanged, close_sink, naming_sink
 from .dead_letter_format import DeadLetter
-from .sink_calls import check_unchanged, close_sink, naming_sink
 
 log = logging.getLogger("recordpublisher.fetcher")
 _NO_STATE = Checkpoint({"shards": {}})

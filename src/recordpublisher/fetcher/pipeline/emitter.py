@@ -19,9 +19,9 @@ from ..shards.shard_entry import ShardEntry
 from ..sink import RecordsCall, Sink, Traced, always_may_write, untraced
 from ..watermarks import Alignment, LocalWatermark
 from .bounded_runs import Bounds, EndReason, TerminationCondition
+from .checked_sink_calls import check_unchanged, has_room, naming_sink, naming_writes
 from .process_suspension import SuspensionDetector
 from .reading import ReadIntake
-from .sink_calls import check_unchanged, has_room, naming_sink, naming_writes
 from .sink_turn import SinkTurn
 
 log = logging.getLogger("recordpublisher.fetcher")

@@ -39,7 +39,7 @@ from ..shards.shard_table import ShardTable
 from .memory_budget import MemoryBudget, PendingReads, ReadBlock
 from .process_suspension import SuspensionDetector
 from .retention_gaps import RetentionGaps
-from .shard_ends import ShardEnds
+from .shard_end_check import ShardEndCheck
 
 log = logging.getLogger("recordpublisher.fetcher")
 
@@ -65,7 +65,7 @@ class ReadTasks:
         self._decorator_for = decorator_for
         self._use_continuations = use_continuations
         self._gaps = gaps
-        self._ends = ShardEnds(factory, clock)
+        self._ends = ShardEndCheck(factory, clock)
         self._on_failed = on_failed
         self._drain_seconds = settings.drain_ms / 1000
         self._run_ends: Mapping[str, RunEnd] = {}
@@ -366,7 +366,7 @@ class QueueingShardOutput:
     def reach_run_end(self, first_past: str) -> None:
         """Note that the shard was read to the end of the run, and that all records before it are queued.
 
-        `first_past`: the sequence number of the first record behind the end.
+        `first_past`: the sequence number of the first record after the end.
         """
         self._entry.reach_run_end(first_past)
 

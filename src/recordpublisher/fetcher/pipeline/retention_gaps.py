@@ -191,7 +191,7 @@ def _has_records(batch: RecordBatch) -> bool:
 def _first_arrival_ms(batch: RecordBatch) -> int | None:
     """Return when the first record that the read found arrived (epoch ms), or None if no such record is left in the batch.
 
-    It may be a record behind the end of the run.
+    It may be a record after the position at which the run ends.
     """
     return to_millis(batch.records[0].arrival) if batch.records else batch.cut_arrival_ms
 
@@ -262,7 +262,7 @@ class Silence(msgspec.Struct, frozen=True):
         """Return the silence after one more read (W3).
 
         The time between two reads at the tip counts as silence, because the later read starts where the earlier one ended and found
-        nothing. Within a read, only the silence that `IdlenessTimer` has observed counts: a response may be older than its arrival.
+        nothing. Within a read, only the silence that `IdlenessTimer` has observed counts: a response may describe the shard as it was some time before.
 
         A read without any response changes nothing. Records, or a read that ended before the tip, reset the silence.
         """

@@ -9,7 +9,7 @@ import msgspec
 from .. import requests
 from ..account import Account
 from ..errors import ApiError, invalid_argument, invalid_input
-from ..queues import DEFAULT_SETTINGS, Delivery, Queue, ReceiptHandle, record_id
+from ..record_queues import DEFAULT_SETTINGS, Delivery, Queue, ReceiptHandle, record_id
 from ..shard import start_counter
 from ..stream import HOUR_MS, Stream
 from .streams import page_by_name

@@ -13,7 +13,7 @@ from .. import requests
 from ..account import Account
 from ..errors import ApiError, in_use, invalid_argument, not_found
 from ..faults import FaultKind
-from ..queues import Queue
+from ..record_queues import Queue
 from ..requests import Request, StreamRequest
 from ..shard import Shard, to_ms
 from ..stream import DEFAULT_RETENTION_HOURS, Consumer, Stream, TagSet, consumer_not_found, filter_shards, merge, split

@@ -187,7 +187,9 @@ class _TableFiles:
         try:
             return await self._reading(alone)
         except NoTableError as error:
-            raise ConfigurationError(ARCHIVE_URI.key, self.place, "a table", reason="there is no such table") from error
+            raise ConfigurationError(
+                ARCHIVE_URI.key, self.place, "a table that exists", reason="the catalog does not have it"
+            ) from error
 
     # --- listing ----------------------------------------------------------------------------------------------------------------
 

@@ -28,8 +28,8 @@ from ..runtime.stream_names import StreamNames, streams_argument
 from ..sinks.callback import MemorySink
 from ..sinks.kinesis import KinesisSink
 from ..sinks.map import MapSink
-from .stored_letters import Failures, StoredLetters
-from .stream_letters import put_letters
+from .base import Failures, StoredLetters
+from .letters_in_stream import put_letters
 
 
 async def replay_letters(
@@ -86,21 +86,21 @@ def _letters_of_sink(name: str, of_sink: Properties) -> StoredLetters | None:
     if name == "jsonl":
         from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
 
-        from .file_letters import FileLetters, json_lines
+        from .letters_in_files import FileLetters, json_lines
 
         return FileLetters(JsonlSink, json_lines, of_sink)
     if name == "parquet":
         from recordpublisher.plugins.sinks.files.parquet_sink import ParquetSink
 
-        from .file_letters import FileLetters, parquet_rows
+        from .letters_in_files import FileLetters, parquet_rows
 
         return FileLetters(ParquetSink, parquet_rows, of_sink)
     if name == "sql":
-        from .table_letters import TableLetters
+        from .letters_in_table import TableLetters
 
         return TableLetters(of_sink)
     if name == "kinesis":
-        from .stream_letters import StreamLetters
+        from .letters_in_stream import StreamLetters
 
         return StreamLetters(of_sink)
     return None

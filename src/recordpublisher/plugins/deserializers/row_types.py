@@ -219,7 +219,7 @@ class _JsonSchemaTypes:
         if kind == "string" or (kind is None and _are_texts(schema.get("enum"))):
             return _text(schema)
         if kind not in _PLAIN:
-            raise ValueError(f"{place} has the type {kind!r}, for which no column exists")
+            raise ValueError(f"{place} has the type {kind!r}, which no type of column can hold")
         return _PLAIN[kind]
 
     def _object(self, schema: Mapping[str, Any], place: str, level: int) -> Any:

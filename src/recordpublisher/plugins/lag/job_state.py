@@ -20,7 +20,7 @@ from recordpublisher.fetcher.leases.group_store import (
 from recordpublisher.fetcher.leases.lease_table import LeaseTable
 from recordpublisher.fetcher.leases.position_documents import Positions
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
-from recordpublisher.fetcher.pipeline.sink_calls import destination_of, naming_sink, states_of_sink
+from recordpublisher.fetcher.pipeline.checked_sink_calls import destination_of, naming_sink, states_of_sink
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Sink, State, entry_store_of, stores_positions
 from recordpublisher.publishers.errors import StateError

@@ -23,7 +23,7 @@ from recordpublisher.fetcher.leases.worker_sealing import (
     seal_parts,
     seal_worker,
 )
-from recordpublisher.fetcher.pipeline.sink_calls import destination_of, naming_sink, states_of_sink
+from recordpublisher.fetcher.pipeline.checked_sink_calls import destination_of, naming_sink, states_of_sink
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, entry_store_of, stores_positions
 from recordpublisher.publishers.clock import SystemClock

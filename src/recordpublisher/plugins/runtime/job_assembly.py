@@ -18,7 +18,7 @@ from recordpublisher.fetcher.checkpoints.shard_starts import Starts
 from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots
 from recordpublisher.fetcher.conditional_store import ConditionalStore, named_store
 from recordpublisher.fetcher.dependencies import FetcherDependencies
-from recordpublisher.fetcher.pipeline.sink_calls import destination_of
+from recordpublisher.fetcher.pipeline.checked_sink_calls import destination_of
 from recordpublisher.fetcher.settings import FetcherSettings
 from recordpublisher.fetcher.shard_fetcher import ShardFetcher, build_fetcher
 from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList

@@ -427,7 +427,7 @@ def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None
 
     - `values`: a deserializer that was made from the properties of `options` before; None to make it here.
 
-    Call it only in the thread that runs Spark's tasks.
+    The returned function may be called only in the thread that runs Spark's tasks.
     """
     # Imported here because the process that plans a batch read does not need a fetcher.
     from ..runtime.bounded_reader import BoundedReader
@@ -459,7 +459,7 @@ LISTING_SECONDS = 10.0
 
 
 def shard_lists(reader: BoundedReader) -> Callable[[str], Sequence[Shard]]:
-    """Return a function that lists the shards of a stream. Call it only in the thread that runs Spark's tasks.
+    """Return a function that lists the shards of a stream. The returned function may be called only in the thread that runs Spark's tasks.
 
     It raises: TransientError if the call takes too long, and the errors of `BoundedReader.list_shards`.
     """

@@ -16,7 +16,7 @@ from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 
 from .python_worker import errors_as_one_sentence, log_to_stderr, worker_loop
-from .versions import HAS_START, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from .version_dependent_names import HAS_START, ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 if TYPE_CHECKING:
     from .options.spark_options import SparkOptions

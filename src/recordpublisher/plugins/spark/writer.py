@@ -30,7 +30,7 @@ from recordpublisher.publishers.kinesis.ports import PutEntry, PutRecordsRespons
 from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.shards import Shard
 
-from ..sinks.kinesis.limits import fetch_stream_summary
+from ..sinks.kinesis.outstanding_records import fetch_stream_summary
 from ..sinks.kinesis.pending_records import FailedRecord, PendingRecord
 from ..sinks.kinesis.sink_settings import KinesisSinkSettings
 from ..sinks.kinesis.writer import KinesisWriter
@@ -47,7 +47,7 @@ from .rows_to_records import (
     id_prefix_of,
     slices_of_batch,
 )
-from .versions import DataSourceStreamArrowWriter
+from .version_dependent_names import DataSourceStreamArrowWriter
 from .write_options import WriteOptions, check_folder, dead_letter_sink
 
 LOG = logging.getLogger("recordpublisher.spark")

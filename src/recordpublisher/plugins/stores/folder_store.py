@@ -251,7 +251,9 @@ def _read(path: Path) -> VersionedValue | None:
             return VersionedValue(file.read_bytes(), version)
         except FileNotFoundError:
             time.sleep(_PAUSE_SECONDS)
-    raise StateError(f"{path} cannot be read: the value of its current version is missing")
+    raise StateError(
+        f"{path} cannot be read: another program has removed the file of its current version. Restore the folder from a copy"
+    )
 
 
 def _version(path: Path) -> str | None:

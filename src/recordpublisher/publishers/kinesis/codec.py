@@ -201,7 +201,7 @@ def _same(records: list[UserRecord]) -> list[UserRecord]:
 
 
 def _last_split(data: memoryview) -> int:
-    """Return the index of the comma at the last split, or -1 if there is none."""
+    """Return the index of the last comma between two records, where the body can be cut, or -1 if there is none."""
     # A split is usually near the end, so a small window is searched first.
     for window in (_SEARCH_WINDOW_BYTES, len(data)):
         text = bytes(data[-window:])

@@ -229,7 +229,7 @@ class Http1ConnectionPool:
                 resolving.cancel()
                 await asyncio.wait([resolving])
         if resolving.cancelled():
-            raise ConnectionResetError("closed")
+            raise ConnectionResetError("the connections were closed while the addresses of the server were looked up")
         return resolving.result()
 
     async def _resolve(self) -> list[Any]:

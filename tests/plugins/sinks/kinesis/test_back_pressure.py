@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from recordpublisher.fetcher.sink import SinkContext, UnfinishedShard
-from recordpublisher.plugins.sinks.kinesis.limits import FifoWaiters
+from recordpublisher.plugins.sinks.kinesis.outstanding_records import FifoWaiters
 from recordpublisher.plugins.sinks.kinesis.sink_settings import KinesisSinkCounters
 from recordpublisher.publishers.errors import ConfigurationError, SinkError, TransientError
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual

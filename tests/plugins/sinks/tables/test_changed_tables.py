@@ -17,7 +17,7 @@ from recordpublisher.fetcher.checkpoints.snapshot_format import PARTS_PREFIX, ch
 from recordpublisher.fetcher.leases.group_store import GroupStore, store_as_group
 from recordpublisher.fetcher.leases.position_documents import PositionPart
 from recordpublisher.fetcher.leases.worker_sealing import seal_parts, seal_worker
-from recordpublisher.plugins.positions.leftovers import UnpublishedCommits, take_back_commits
+from recordpublisher.plugins.positions.sink_leftovers import UnpublishedCommits, take_back_commits
 from recordpublisher.plugins.sinks.tables.delta import DeltaLakeTable
 from recordpublisher.plugins.sinks.tables.table_folder import TableFolder
 

@@ -114,7 +114,9 @@ def test_c2_bad_values_name_option_value_and_what_is_valid(changed, words):
 )
 def test_the_options_of_mode_continuous_are_refused_with_what_to_use_instead(given):
     [(key, value)] = given.items()
-    words = rf"'{key}' is '{value}': .*the mode CONTINUOUS,? (?:which )?no longer exists. Valid: .*BATCH.*trigger.*fan-out"
+    words = (
+        rf"'{key}' is '{value}': .*the mode CONTINUOUS,? (?:which )?no longer exists. Valid: .*BATCH.*trigger.*fan-out"
+    )
     with pytest.raises(ConfigurationError, match=words):
         SparkOptions.parse({**GIVEN, **given})
 

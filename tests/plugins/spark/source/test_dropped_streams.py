@@ -8,7 +8,7 @@ import pytest
 
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
 from recordpublisher.plugins.spark.source.query_start import dropped_streams
-from recordpublisher.plugins.stores.spark_claim_store import read_claim_store_of, run_without_loop
+from recordpublisher.plugins.stores.spark_read_claims import read_claim_store_of, run_without_loop
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.properties import Properties
 

@@ -16,7 +16,7 @@ from recordpublisher.plugins.spark.source.claims import ReadClaim
 from recordpublisher.plugins.spark.source.offset import ShardOffset
 from recordpublisher.plugins.spark.source.task_plans import TaskPlan
 from recordpublisher.plugins.spark.source.task_read import TaskRead, with_endless_retries
-from recordpublisher.plugins.stores.spark_claim_store import BatchId, read_claim_store_of, run_without_loop
+from recordpublisher.plugins.stores.spark_read_claims import BatchId, read_claim_store_of, run_without_loop
 from recordpublisher.publishers.errors import (
     ConfigurationError,
     DataLossError,

@@ -25,7 +25,7 @@ from .sink import FileSink
 if TYPE_CHECKING:
     from recordpublisher.plugins.columns.file_columns import InferredColumns
 
-    from .folder_columns import Folder
+    from .folder_schema import Folder
 
 
 class JsonlSink(FileSink):
@@ -64,7 +64,7 @@ class JsonlSink(FileSink):
             self._inferred = await self._folder().inferred(no_columns(), None, may_change=True)
 
     def _folder(self) -> "Folder":
-        from .folder_columns import Folder  # loads pyarrow, which only inferred columns need
+        from .folder_schema import Folder  # loads pyarrow, which only inferred columns need
 
         return Folder(self.entries(), self._key, self._path, [])
 

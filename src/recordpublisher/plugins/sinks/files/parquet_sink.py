@@ -25,7 +25,7 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.safe_text import counted
 
 from ..archived_shards import check_partitions, no_archive_of_fields
-from .folder_columns import Folder
+from .folder_schema import Folder
 from .sink import MOST_NAME_BYTES, FileSink
 
 

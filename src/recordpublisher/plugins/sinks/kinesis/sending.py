@@ -22,7 +22,7 @@ from recordpublisher.publishers.kinesis.ports import PutEntry, PutResult, Writin
 from recordpublisher.publishers.retry import OUTAGES, RetryPolicy, call_with_retries
 from recordpublisher.publishers.safe_text import counted
 
-from .limits import Notifier, OutstandingRecords, RecordLimit, fetch_stream_summary
+from .outstanding_records import Notifier, OutstandingRecords, RecordLimit, fetch_stream_summary
 from .pending_records import VALIDATION_EXCEPTION, FailedRecords, PendingRecord, size_of
 from .put_results import (
     NOT_SENT,

@@ -22,7 +22,7 @@ from recordpublisher.publishers.kinesis.ports import WritingPort
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
 from recordpublisher.publishers.shards import HashRange, Shard, first_unlisted_range
 
-from .limits import Notifier
+from .outstanding_records import Notifier
 from .pending_records import PendingRecord, size_of
 from .shard_rate import BURST_SECONDS, MAX_CREDIT_SECONDS, AdaptiveRate, ShardRateLimit
 from .sink_settings import KinesisSinkCounters

@@ -22,7 +22,7 @@ from recordpublisher.publishers.retry import (
 )
 from recordpublisher.publishers.service_limits import LARGEST_RECORD_BYTES
 
-from .limits import NO_LIMIT, FifoWaiters, Notifier, OutstandingRecords
+from .outstanding_records import NO_LIMIT, FifoWaiters, Notifier, OutstandingRecords
 from .pending_records import (
     CLOSED,
     FailedRecord,

@@ -200,7 +200,7 @@ class TableSink(ArchivingSink):
         return self._inferred
 
     async def begin(self, life: str) -> None:
-        """Drop records and files that are not staged, and begin a new run of the worker. The files stay on disk until `discard`."""
+        """Forget the records and files that are not staged, and begin a new run of the worker. `discard` deletes the files."""
         self._waiting, self._waiting_bytes, self._rejected = [], 0, []
         self._archived.begin()
         await asyncio.wrap_future(self._thread.submit(self._begin_in_thread, life))

@@ -295,7 +295,11 @@ def metadata_place(properties: Properties, *, is_needed: bool) -> str:
     """
     location, root = properties.value(METADATA_LOCATION), properties.value(METADATA_ROOT)
     if location is not None and root is not None:
-        raise ConfigurationError.conflict("metadataRoot", "metadataLocation", reason="both give the place of claims")
+        raise ConfigurationError.conflict(
+            "metadataRoot",
+            "metadataLocation",
+            reason="both say where the query stores what its tasks have read (claims)",
+        )
     if location is None and root is None and not is_needed:
         return ""
     place = location or root

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from recordpublisher.plugins.stores.spark_claim_store import ReadClaimStore
+from recordpublisher.plugins.stores.spark_read_claims import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.properties.job_properties import LOOKAHEAD
 from recordpublisher.publishers.properties.times_and_sizes import iso_time
@@ -136,7 +136,7 @@ class BatchPlanner:
     def partitions(self, offset: BatchOffset) -> list[TaskPlan]:
         """Return the tasks of a batch, as planned. For a batch that was just planned this makes no call.
 
-        Raises: StateError if the batch runs again, its claims are lost, and `onMetadataLoss` is FAIL.
+        Raises: StateError if the batch runs again, its claims (what its tasks have read) are lost, and `onMetadataLoss` is FAIL.
         """
         token, lost_claims, is_replay = offset.store_token, False, self._last_plan != offset.plan
         if is_replay:

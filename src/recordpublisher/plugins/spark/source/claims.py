@@ -11,7 +11,7 @@ from typing import Any
 
 from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.stores.spark_claim_store import BatchId, ReadClaimStore, read_claim_store_of
+from recordpublisher.plugins.stores.spark_read_claims import BatchId, ReadClaimStore, read_claim_store_of
 from recordpublisher.publishers.errors import StateError
 
 from ..options.spark_options import SparkOptions

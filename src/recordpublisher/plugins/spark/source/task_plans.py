@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.stores.spark_claim_store import BatchId
+from recordpublisher.plugins.stores.spark_read_claims import BatchId
 from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.shards import Shard
 

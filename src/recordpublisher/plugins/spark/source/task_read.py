@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from recordpublisher.consumer.deserialization import Deserializer
 from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, ShardOutcome
 from recordpublisher.fetcher.shards.shard_state import ShardState
-from recordpublisher.plugins.stores.spark_claim_store import ReadClaimStore
+from recordpublisher.plugins.stores.spark_read_claims import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import (
     HOW_TO_ACCEPT_LOSS,
@@ -108,7 +108,7 @@ def with_endless_retries(properties: Properties) -> Properties:
 
 @dataclass(slots=True)
 class TaskRead:
-    """Runs the plan of a task with a claim store and a function that reads.
+    """Runs the plan of a task with a function that reads, and a store of claims: of what each task has read.
 
     It waits in an outage of the store, because no row may be returned without a claim. A first read does not wait in an outage of Kinesis:
     the task ends with what it has read and claimed. A replay waits, because it must return the claimed records.

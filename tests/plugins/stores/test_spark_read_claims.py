@@ -8,7 +8,7 @@ import pytest
 from recordpublisher import ConfigurationError, Properties
 from recordpublisher.fetcher.conditional_store import ConflictError
 from recordpublisher.plugins.spark.python_worker import worker_loop
-from recordpublisher.plugins.stores.spark_claim_store import (
+from recordpublisher.plugins.stores.spark_read_claims import (
     BatchId,
     ReadClaimStore,
     StoredClaims,

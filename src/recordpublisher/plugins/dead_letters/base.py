@@ -1,6 +1,6 @@
 """The port through which stored dead letters are read, and removed once they were replayed.
 
-Each place has a file: `file_letters.py`, `table_letters.py`, `stream_letters.py` and `queue_letters.py`.
+Each place has a file: `letters_in_files.py`, `letters_in_table.py`, `letters_in_stream.py` and `letters_in_queue.py`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from ..sinks.archived_shards import HIDDEN
 from ..sinks.files.jsonl_sink import lines_of, write_lines
 from ..sinks.files.sink import FileSink
 from ..stores.durable_files import make_folder, path_of, sync
-from .stored_letters import CHUNK, StoredLetters
+from .base import CHUNK, StoredLetters
 
 CopyLetters = Callable[[Path, Sequence[int]], None]
 """Writes some of a file's letters to another file. The letters are given by their numbers."""

@@ -1,6 +1,6 @@
 import pytest
 
-from recordpublisher.plugins.sinks.kinesis.limits import OVERHEAD_BYTES, MeanSize, OutstandingRecords
+from recordpublisher.plugins.sinks.kinesis.outstanding_records import OVERHEAD_BYTES, MeanSize, OutstandingRecords
 from recordpublisher.plugins.sinks.kinesis.pending_records import PendingRecord
 
 

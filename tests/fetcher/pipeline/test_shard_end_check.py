@@ -1,4 +1,4 @@
-"""ShardEnds: a shard that its publisher's own source still lists as open is not stored as ended."""
+"""ShardEndCheck: a shard that its publisher's own source still lists as open is not stored as ended."""
 
 from dataclasses import replace
 

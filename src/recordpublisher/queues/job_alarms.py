@@ -10,7 +10,7 @@ from recordpublisher.publishers.clock import Clock
 from ..fetcher.alarms import ActiveAlarms, Alarm, AlarmKind, AlarmListener
 from ..fetcher.monitoring.alarm_monitor import MAX_PAUSE_SECONDS, MIN_PAUSE_SECONDS
 from ..fetcher.monitoring.stuck_shards import CHECKS_PER_INTERVAL, UnchangedTimer
-from ..fetcher.pipeline.sink_calls import unfinished_of
+from ..fetcher.pipeline.checked_sink_calls import unfinished_of
 from ..fetcher.sink import Sink
 from .receivers import Receivers
 

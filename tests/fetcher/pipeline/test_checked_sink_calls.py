@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.sink_calls import destination_of, naming_sink, unfinished_of
+from recordpublisher.fetcher.pipeline.checked_sink_calls import destination_of, naming_sink, unfinished_of
 from recordpublisher.plugins.runtime import job_assembly
 from recordpublisher.publishers.user_code import is_coroutine_function
 

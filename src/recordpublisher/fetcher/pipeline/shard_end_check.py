@@ -31,7 +31,7 @@ LONGEST_PAUSE = 30.0
 """The longest pause between two attempts to list (seconds)."""
 
 
-class ShardEnds:
+class ShardEndCheck:
     """Checks whether a shard has really ended. Keeps the last listing of each stream, so that shards that end together share it.
 
     A shard that is stored as ended is never read again. So if a publisher ends a shard and names no children, the listing of its source

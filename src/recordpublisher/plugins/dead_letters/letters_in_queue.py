@@ -12,7 +12,7 @@ from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
 
 from ..runtime.stream_names import StreamNames, streams_argument
-from .stored_letters import Failures, StoredLetters
+from .base import Failures, StoredLetters
 
 HIDDEN_SECONDS = 120
 """How long letters are hidden from other processes while they are shown or replayed. After that they are visible again."""

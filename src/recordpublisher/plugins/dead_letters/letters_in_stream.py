@@ -25,7 +25,7 @@ from ..runtime.stream_and_consume import stream
 from ..sinks.kinesis import KinesisSink
 from ..stores.back_ends import back_end_of
 from ..stores.by_location import missing_folder
-from .stored_letters import StoredLetters
+from .base import StoredLetters
 
 
 class StreamLetters(StoredLetters):

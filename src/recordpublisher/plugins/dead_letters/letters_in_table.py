@@ -18,7 +18,7 @@ from recordpublisher.publishers.properties.sink_properties import SQL_TABLE, SQL
 from ..databases import Database
 from ..sinks.sql.rows import IDENTITY
 from ..sinks.sql.target_table import find_table
-from .stored_letters import CHUNK, StoredLetters
+from .base import CHUNK, StoredLetters
 
 CONVERSION_ERRORS = (ValueError, TypeError, OverflowError, RecursionError, DataError)
 """Errors while a column is converted, for example a time that SQLite stores as text."""

@@ -8,7 +8,7 @@ import pytest
 from recordpublisher.local import Delays, ManualClock
 from recordpublisher.local.account import Account
 from recordpublisher.local.dispatcher import OPERATIONS
-from recordpublisher.local.queues import Deliveries
+from recordpublisher.local.record_queues import Deliveries
 from recordpublisher.local.stream import Stream, merge, split
 
 MAX_RECEIVES = 3
