@@ -28,6 +28,7 @@ from recordpublisher.fetcher.pipeline.current_worker import CurrentWorker
 from recordpublisher.fetcher.shards.discovery import MissingShards
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.sink import CommitNumber, RevocationReason, Staged
+from recordpublisher.plugins.positions import sink_leftovers
 from recordpublisher.plugins.positions.sink_leftovers import take_back_commits
 from recordpublisher.publishers.errors import FencedError, RecordPublisherError, StoreUnavailableError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition

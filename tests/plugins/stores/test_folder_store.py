@@ -147,7 +147,7 @@ async def test_a_version_whose_value_is_missing_is_an_error(tmp_path, pauses):
     await store.put_if_absent("name", b"value")
     (file,) = (tmp_path / "name.versions").glob("value-*")
     file.unlink()
-    with pytest.raises(StateError, match=r"name\.versions cannot be read: the value of its current version is missing"):
+    with pytest.raises(StateError, match=r"name\.versions cannot be read: another program has removed the file"):
         await store.get("name")
     assert pauses
 

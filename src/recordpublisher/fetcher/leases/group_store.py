@@ -1,4 +1,7 @@
-"""Reads and writes the documents of a group in a conditional store, among them the positions that a command gives to a group before its workers start."""
+"""Reads and writes the documents of a group in a conditional store.
+
+Among them are the positions that a command gives to a group before its workers start.
+"""
 
 from __future__ import annotations
 

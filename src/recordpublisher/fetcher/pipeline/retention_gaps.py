@@ -262,7 +262,8 @@ class Silence(msgspec.Struct, frozen=True):
         """Return the silence after one more read (W3).
 
         The time between two reads at the tip counts as silence, because the later read starts where the earlier one ended and found
-        nothing. Within a read, only the silence that `IdlenessTimer` has observed counts: a response may describe the shard as it was some time before.
+        nothing. Within a read, only the silence that `IdlenessTimer` has observed counts: a response may show the shard as it was some
+        time before.
 
         A read without any response changes nothing. Records, or a read that ended before the tip, reset the silence.
         """

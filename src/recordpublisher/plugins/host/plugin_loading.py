@@ -169,7 +169,8 @@ class _Collector(msgspec.Struct):
     def add(self, name: str, provided: type[Any] | str) -> None:
         """Register a name for a class, or for `"package.module:Class"`.
 
-        Raises: PluginError if the name has other characters than letters, digits, dots, hyphens and underscores, or if the class is of another kind.
+        Raises: PluginError if the name has other characters than letters, digits, dots, hyphens and underscores, or if the class is of
+        another kind.
         """
         if not isinstance(name, str) or not name.strip():
             raise PluginError(f"a name must be a non-empty string, not {name!r}")
