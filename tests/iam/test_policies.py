@@ -7,8 +7,8 @@ import boto3
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.cli.commands.doctor import stream_use_of
 from recordpublisher.cli.doctor.examination import all_findings
+from recordpublisher.cli.doctor.streams import stream_use_of
 
 from fakes.archives import PAYLOADS, write_archive
 from iam.jobs import JOBS, Run

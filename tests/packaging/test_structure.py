@@ -162,6 +162,7 @@ TOPICS = {
     "plugins/sinks/kinesis/in_a_job": "the sink in whole jobs",
     "fetcher/pipeline/memory": "bytes in flight: of queues, reads and lost shards",
     "plugins/spark/jobs": "whole Spark jobs",
+    "plugins/spark/versions": "whole Spark jobs on each version of PySpark",
     "local/foreign": "the endpoint beside other Kinesis servers",
 }
 """Folders of tests whose subject is more than one folder or file of the package."""

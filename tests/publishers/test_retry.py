@@ -164,7 +164,17 @@ def test_a_call_within_one_whose_retries_are_counted_is_retried_for_its_own_time
 
 @pytest.mark.parametrize(
     ("seconds", "words"),
-    [(0, "0 s"), (0.0001, "1 ms"), (0.03, "30 ms"), (0.9999, "1 s"), (1.4, "1 s"), (119, "119 s"), (900, "15 min")],
+    [
+        (0, "0 s"),
+        (0.0001, "1 ms"),
+        (0.03, "30 ms"),
+        (0.9999, "1 s"),
+        (1.4, "1 s"),
+        (119, "119 s"),
+        (900, "15 min"),
+        (18_000, "5 h"),
+        (216_000, "2.5 d"),
+    ],
 )
 def test_a_duration_is_shown_in_a_unit_in_which_it_is_not_zero(seconds, words):
     assert duration_words(seconds) == words

@@ -12,6 +12,7 @@ from ..fetcher.leases.planning import FLOOR_BYTES_PER_SECOND, LEVEL_RATIO, Group
 from ..fetcher.leases.worker_record import WorkerRecord
 from ..publishers.errors import StateError, StoreUnavailableError
 from ..publishers.properties.job_properties import LEASE_DURATION
+from ..publishers.retry import duration_words
 
 POLL_SECONDS = 1.0
 DEFAULT_LEASE_SECONDS = LEASE_DURATION.default / 1000
@@ -161,6 +162,21 @@ class WorkerStatus:
     sent_ms: int | None = None
     host: str = ""
     pid: int = 0
+
+
+def _ago(sent_ms: int | None, now_ms: int) -> str | None:
+    return None if sent_ms is None else f"{duration_words(max(0, now_ms - sent_ms) / 1000)} ago"
+
+
+WORKER_COLUMNS: Mapping[str, Callable[[WorkerStatus, int], str | None]] = {
+    "WORKER": lambda each, _: each.worker,
+    "STATE": lambda each, _: each.state,
+    "HOST (PROCESS)": lambda each, _: f"{each.host} ({each.pid})" if each.host else None,
+    "SHARDS": lambda each, _: str(each.shards),
+    "SHARE": lambda each, _: f"{each.share:.0%}",
+    "LAST HEARTBEAT": lambda each, now_ms: _ago(each.sent_ms, now_ms),
+}
+"""The columns of a table of workers, each with its text for a worker and the present time (epoch ms), or None for nothing."""
 
 
 @dataclass(frozen=True, slots=True)

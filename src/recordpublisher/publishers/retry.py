@@ -344,7 +344,10 @@ OUTAGES = OutageLog()
 
 
 def duration_words(seconds: float) -> str:
-    """Return a duration for people, as `30 ms`, `42 s` or `3.5 min`."""
+    """Return a duration for people, as `30 ms`, `42 s`, `3.5 min`, `5 h` or `2.5 d`."""
     if 0 < seconds < 0.9995:
         return f"{max(seconds * 1000, 1):.0f} ms"
-    return f"{seconds:.0f} s" if seconds < 120 else f"{round(seconds / 60, 1):g} min"
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{round(seconds / size, 1):,}".removesuffix(".0") + f" {unit}"
+    return f"{seconds:.0f} s"

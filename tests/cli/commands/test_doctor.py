@@ -6,8 +6,8 @@ import pytest
 import typer
 
 from recordpublisher import Properties
-from recordpublisher.cli.commands.doctor import doctor, stream_use_of
-from recordpublisher.cli.doctor.streams import StreamUse
+from recordpublisher.cli.commands.doctor import doctor
+from recordpublisher.cli.doctor.streams import StreamUse, stream_use_of
 from recordpublisher.local import serve_in_thread
 
 from processes.command_line import several_commands

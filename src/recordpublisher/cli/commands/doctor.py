@@ -10,9 +10,6 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.job_properties import SINK
-from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.properties.reading_properties import uses_fan_out
-from recordpublisher.publishers.shards import stream_name
 
 from ..execution import FAILED, run_to_end
 from ..options import PropertiesFile, PropertyOptions, is_job, is_python_job, search_current_folder, with_properties
@@ -20,7 +17,6 @@ from ..output import SafeText, aligned, echo, joined, json_text, styled
 
 if TYPE_CHECKING:
     from ..doctor.findings import Finding
-    from ..doctor.streams import StreamUse
 
 
 @with_properties
@@ -57,6 +53,7 @@ def doctor(
     from ..doctor.examination import all_findings
     from ..doctor.findings import Finding, Verdict
     from ..doctor.spark_job import spark_job_findings
+    from ..doctor.streams import stream_use_of
 
     if job is not None and not is_job(job):
         streams = [*(streams or ()), job]
@@ -74,7 +71,7 @@ def doctor(
     else:
         properties = options.read(file) if job is None else options.read_job_or_query(job)
     if job is not None and is_query(properties):
-        findings = run_to_end(spark_job_findings(properties, stream_use_of))
+        findings = run_to_end(spark_job_findings(properties))
     else:
         uses = {each: stream_use_of(properties, each, writes=job is None) for each in streams or streams_of(properties)}
         findings = run_to_end(all_findings(properties, uses, has_job=job is not None, deserializer=deserializer))
@@ -95,25 +92,3 @@ def _print(findings: Sequence[Finding]) -> None:
     for each, line in zip(findings, lines, strict=True):
         verdict = each.verdict.value
         echo(SafeText(styled(verdict, colours[verdict]) + line.removeprefix(verdict)))
-
-
-def stream_use_of(properties: Properties, stream: str, writes: bool = False) -> StreamUse:
-    """Return the calls that a job makes for one of its streams. `writes`: whether the job also puts records into the stream."""
-    from recordpublisher.publishers.fanout.config import FanOutConfig
-
-    from ..doctor.streams import StreamUse
-
-    calls = ("PutRecord", "PutRecords") if writes else ()
-    if not uses_fan_out(properties):
-        return StreamUse(writes=calls)
-    try:
-        config = FanOutConfig.of(properties)
-    except ConfigurationError:  # Another finding reports this error.
-        return StreamUse(writes=calls)
-    given = config.configured_arn(stream_name(stream))
-    return StreamUse(
-        consumer=config.consumer_name or "",
-        consumer_arn=None if given is None else given.text,
-        has_tags=bool(config.tags),
-        writes=calls,
-    )

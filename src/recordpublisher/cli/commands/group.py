@@ -16,7 +16,7 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from ..execution import FAILED, run_to_end, subcommands
 from ..options import JobProperties, with_properties
-from ..output import duration, echo, joined, json_text, table
+from ..output import echo, joined, json_text, table
 
 if TYPE_CHECKING:
     from recordpublisher.fetcher.leases.group_store import GroupStore
@@ -141,23 +141,13 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
 
 
 def _text(status: GroupStatus, now_ms: int) -> str:
-    from recordpublisher.plugins.group_control import SHARD_COLUMNS
+    from recordpublisher.plugins.group_control import SHARD_COLUMNS, WORKER_COLUMNS
 
-    workers = [
-        (
-            each.worker,
-            each.state,
-            f"{each.host} ({each.pid})" if each.host else "-",
-            str(each.shards),
-            f"{each.share:.0%}",
-            "-" if each.sent_ms is None else f"{duration(max(0, now_ms - each.sent_ms))} ago",
-        )
-        for each in status.workers
-    ]
+    workers = [[text(each, now_ms) or "-" for text in WORKER_COLUMNS.values()] for each in status.workers]
     shards = [[text(each) or "-" for text in SHARD_COLUMNS.values()] for each in status.shards]
     return joined(
         (
-            table(("WORKER", "STATE", "HOST (PROCESS)", "SHARDS", "SHARE", "LAST HEARTBEAT"), workers),
+            table(tuple(WORKER_COLUMNS), workers),
             "",
             table(tuple(SHARD_COLUMNS), shards),
         )

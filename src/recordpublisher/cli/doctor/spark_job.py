@@ -1,7 +1,5 @@
 """Checks a query on Spark: its options, its streams, and the place where its tasks store claims (what each task has read)."""
 
-from collections.abc import Callable
-
 from recordpublisher.plugins.spark.options.checks import check_job
 from recordpublisher.plugins.spark.options.other_connectors import collected_warnings
 from recordpublisher.plugins.spark.options.spark_options import SparkOptions
@@ -12,14 +10,11 @@ from recordpublisher.publishers.properties.properties import Properties
 
 from .examination import all_findings
 from .findings import Finding, Verdict, examine, failed_finding
-from .streams import StreamUse
+from .streams import stream_use_of
 
 
-async def spark_job_findings(given: Properties, use_of: Callable[[Properties, str], StreamUse]) -> list[Finding]:
-    """Return every finding about a query on Spark, in the order in which they are printed.
-
-    `use_of`: returns the calls that a job with these properties makes for a stream.
-    """
+async def spark_job_findings(given: Properties) -> list[Finding]:
+    """Return every finding about a query on Spark, in the order in which they are printed."""
     try:
         with collected_warnings() as warnings:
             options = SparkOptions.parse(given)
@@ -28,7 +23,7 @@ async def spark_job_findings(given: Properties, use_of: Callable[[Properties, st
         return [failed_finding("options", error)]
     verdict = Verdict.PROBLEM if warnings else Verdict.OK
     of_options = Finding("options", verdict, "; ".join(warnings) or "valid")
-    uses = {stream: use_of(options.properties, stream) for stream in options.streams}
+    uses = {stream: stream_use_of(options.properties, stream) for stream in options.streams}
     of_streams = await all_findings(options.properties, uses, has_job=False)
     return [of_options, *of_streams, await examine("claims", lambda: _claims(options))]
 

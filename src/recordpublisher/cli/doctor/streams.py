@@ -9,9 +9,12 @@ from typing import Any
 
 from recordpublisher.publishers.base import check_clock
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import FatalKinesisError, KinesisError, RecordPublisherError
+from recordpublisher.publishers.errors import ConfigurationError, FatalKinesisError, KinesisError, RecordPublisherError
+from recordpublisher.publishers.fanout.config import FanOutConfig
 from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import uses_fan_out
 from recordpublisher.publishers.shards import Shard, arn_of, stream_name
 
 from .findings import CHECK_WOULD_CHANGE_SOMETHING, Check, Finding, NotCheckedError, examine
@@ -35,6 +38,24 @@ class StreamUse:
     has_tags: bool = False
     writes: tuple[str, ...] = ()
     copied_bytes: int | None = None
+
+
+def stream_use_of(properties: Properties, stream: str, writes: bool = False) -> StreamUse:
+    """Return the calls that a job makes for one of its streams. `writes`: whether the job also puts records into the stream."""
+    calls = ("PutRecord", "PutRecords") if writes else ()
+    if not uses_fan_out(properties):
+        return StreamUse(writes=calls)
+    try:
+        config = FanOutConfig.of(properties)
+    except ConfigurationError:  # Another finding reports this error.
+        return StreamUse(writes=calls)
+    given = config.configured_arn(stream_name(stream))
+    return StreamUse(
+        consumer=config.consumer_name or "",
+        consumer_arn=None if given is None else given.text,
+        has_tags=bool(config.tags),
+        writes=calls,
+    )
 
 
 class StreamChecks:
