@@ -21,6 +21,88 @@ from ..shards.shard_state import ShardState
 from .retention_gaps import ShardObservation
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The bounds of a run. Every bound is optional; the first one that is reached ends the run.
+
+    - `max_time`: seconds.
+    - `max_records`: the number of records over all shards, exact.
+    - `max_bytes`: payload bytes over all shards. The batch that reaches the bound is the last.
+    - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is above it has finished.
+    - `stop_at_tip`: whether a shard is read only until a read is at its tip. Later records are left to the next run.
+    - `shard_limits`: the exact number of records to emit of each shard, by `Shard.key`. After them the shard has finished. A shard that is
+      not named has no limit.
+    - `ends`: where the run ends in shards, by `Shard.key`. Later records are neither decoded nor emitted, and the shard has finished there.
+    """
+
+    max_time: float | None = None
+    max_records: int | None = None
+    max_bytes: int | None = None
+    until_event_time: int | None = None
+    stop_at_tip: bool = False
+    shard_limits: Mapping[str, int] = field(default_factory=dict)
+    ends: Mapping[str, RunEnd] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _check("max_time", self.max_time, (int, float), "a number of seconds, not negative")
+        _check("max_records", self.max_records, (int,), "a number of records, not negative")
+        _check("max_bytes", self.max_bytes, (int,), "a number of bytes, not negative")
+        if not isinstance(self.stop_at_tip, bool):
+            raise ConfigurationError("stop_at_tip", self.stop_at_tip, "True or False")
+        for key, limit in self.shard_limits.items():
+            _check(f"shard_limits[{key}]", limit, (int,), "a number of records, not negative")
+        if self.until_event_time is not None and type(self.until_event_time) is not int:
+            raise ConfigurationError("until_event_time", self.until_event_time, "epoch milliseconds, a whole number")
+
+
+@dataclass(frozen=True, slots=True)
+class BoundedResult:
+    """The result of a run: the reason why it ended, and the outcome of each shard by `Shard.key`.
+
+    - `records`: how many records the sink received, including those that it has rejected.
+    """
+
+    reason: EndReason
+    shards: Mapping[str, ShardOutcome]
+    records: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.reason.name}, {counted(self.records, 'record')} to the sink"
+
+
+class EndReason(Enum):
+    """The reason why a run ended."""
+
+    STOPPED = "stop() was called"
+    MAX_TIME = "max_time was reached"
+    MAX_RECORDS = "max_records was reached"
+    MAX_BYTES = "max_bytes was reached"
+    EVENT_TIME = "every shard reached until_event_time or its tip"
+    TIP = "every shard reached its tip"
+    SHARD_LIMITS = "every shard reached its number of records, or the end of the run in it"
+    ALL_ENDED = "every shard was read to its end"
+    STREAMS_DELETED = "every stream was deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardOutcome:
+    """The records of a shard that a run has emitted, and the run's other observations of the shard.
+
+    - `state`: the position up to which the shard was emitted, in this run and before.
+    - `records`, `payload_bytes`: the number of records that this run has emitted, and their bytes.
+    - `seen`: the other observations of the shard during this run.
+    - `first_past_end`: the sequence number of the first record after the end of the run in the shard (`Bounds.ends`), if the run has
+      emitted all records before that end; otherwise None.
+    """
+
+    shard: Shard
+    state: ShardState
+    records: int = 0
+    payload_bytes: int = 0
+    seen: ShardObservation = ShardObservation()  # noqa: RUF009 - is frozen
+    first_past_end: str | None = None
+
+
 class TerminationCondition:
     """Decides whether a run has reached its bounds. Counts what the run has emitted, and keeps which shards have reached their bounds.
 
@@ -248,95 +330,6 @@ class RunCompletion:
             self.fail(error)
 
 
-class EndReason(Enum):
-    """The reason why a run ended."""
-
-    STOPPED = "stop() was called"
-    MAX_TIME = "max_time was reached"
-    MAX_RECORDS = "max_records was reached"
-    MAX_BYTES = "max_bytes was reached"
-    EVENT_TIME = "every shard reached until_event_time or its tip"
-    TIP = "every shard reached its tip"
-    SHARD_LIMITS = "every shard reached its number of records, or the end of the run in it"
-    ALL_ENDED = "every shard was read to its end"
-    STREAMS_DELETED = "every stream was deleted"
-
-
-def _check(name: str, given: Any, types: tuple[type, ...], valid: str) -> None:
-    if given is None:
-        return
-    if isinstance(given, bool) or not isinstance(given, types) or not 0 <= given < math.inf:  # type: ignore[operator]
-        raise ConfigurationError(name, given, valid)
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """The bounds of a run. Every bound is optional; the first one that is reached ends the run.
-
-    - `max_time`: seconds.
-    - `max_records`: the number of records over all shards, exact.
-    - `max_bytes`: payload bytes over all shards. The batch that reaches the bound is the last.
-    - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is above it has finished.
-    - `stop_at_tip`: whether a shard is read only until a read is at its tip. Later records are left to the next run.
-    - `shard_limits`: the exact number of records to emit of each shard, by `Shard.key`. After them the shard has finished. A shard that is
-      not named has no limit.
-    - `ends`: where the run ends in shards, by `Shard.key`. Later records are neither decoded nor emitted, and the shard has finished there.
-    """
-
-    max_time: float | None = None
-    max_records: int | None = None
-    max_bytes: int | None = None
-    until_event_time: int | None = None
-    stop_at_tip: bool = False
-    shard_limits: Mapping[str, int] = field(default_factory=dict)
-    ends: Mapping[str, RunEnd] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        _check("max_time", self.max_time, (int, float), "a number of seconds, not negative")
-        _check("max_records", self.max_records, (int,), "a number of records, not negative")
-        _check("max_bytes", self.max_bytes, (int,), "a number of bytes, not negative")
-        if not isinstance(self.stop_at_tip, bool):
-            raise ConfigurationError("stop_at_tip", self.stop_at_tip, "True or False")
-        for key, limit in self.shard_limits.items():
-            _check(f"shard_limits[{key}]", limit, (int,), "a number of records, not negative")
-        if self.until_event_time is not None and type(self.until_event_time) is not int:
-            raise ConfigurationError("until_event_time", self.until_event_time, "epoch milliseconds, a whole number")
-
-
-@dataclass(frozen=True, slots=True)
-class ShardOutcome:
-    """The records of a shard that a run has emitted, and the run's other observations of the shard.
-
-    - `state`: the position up to which the shard was emitted, in this run and before.
-    - `records`, `payload_bytes`: the number of records that this run has emitted, and their bytes.
-    - `seen`: the other observations of the shard during this run.
-    - `first_past_end`: the sequence number of the first record after the end of the run in the shard (`Bounds.ends`), if the run has
-      emitted all records before that end; otherwise None.
-    """
-
-    shard: Shard
-    state: ShardState
-    records: int = 0
-    payload_bytes: int = 0
-    seen: ShardObservation = ShardObservation()  # noqa: RUF009 - is frozen
-    first_past_end: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class BoundedResult:
-    """The result of a run: the reason why it ended, and the outcome of each shard by `Shard.key`.
-
-    - `records`: how many records the sink received, including those that it has rejected.
-    """
-
-    reason: EndReason
-    shards: Mapping[str, ShardOutcome]
-    records: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.reason.name}, {counted(self.records, 'record')} to the sink"
-
-
 def shard_outcome(
     entry: ShardEntry, before: tuple[int, int, int], past_event_time: Mapping[str, int | None]
 ) -> ShardOutcome:
@@ -372,3 +365,10 @@ def shard_outcome(
 def emitted_counts(entry: ShardEntry) -> tuple[int, int, int]:
     """Return the number of records of a shard that were emitted so far, their bytes, and the number of skipped records."""
     return entry.emission.records, entry.emission.payload_bytes, entry.metrics.skipped_records
+
+
+def _check(name: str, given: Any, types: tuple[type, ...], valid: str) -> None:
+    if given is None:
+        return
+    if isinstance(given, bool) or not isinstance(given, types) or not 0 <= given < math.inf:  # type: ignore[operator]
+        raise ConfigurationError(name, given, valid)
