@@ -118,3 +118,45 @@ async def test_letters_that_fail_slowly_are_replayed_once():
 
     assert sorted(failed) == sorted(f"id-{number}" for number in range(35))
     assert len(queue.shown_by) == 35
+
+
+class OneLetter:
+    """A queue with one dead letter, and the calls that were made until it was closed."""
+
+    def __init__(self, data=b"x"):
+        self.letters, self.calls, self.is_closed = [ReceivedRecord("handle", "id", data, 1.7e9, 7, "k")], [], False
+
+    async def queue_arn(self):
+        return "arn"
+
+    def client(self):
+        return self
+
+    async def receive(self, *_, are_dead):
+        found, self.letters = self.letters, []
+        return found
+
+    async def settle(self, api, arn, handles, visibility_seconds=None):
+        if not self.is_closed:
+            self.calls.append((api, handles))
+        return {}
+
+    async def close(self):
+        self.is_closed = True
+
+
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+
+
+def letters_of(queue, streams="orders", restores=False):
+    given = {"flink.streams": streams, "flink.queue.name": "work", "aws.region": "eu-west-1"}
+    letters = QueueLetters(rp.Properties(given), restores=restores)
+    letters._queue = queue
+    return letters
+
+
+@pytest.mark.parametrize("streams", [ARN, f"orders={ARN}"])
+async def test_a_letter_has_the_name_of_its_stream_as_a_record_of_the_job_has(streams):
+    found = [chunk async for chunk in letters_of(OneLetter(), streams).chunks(is_replay=False)]
+
+    assert [letter.shard.stream for (letter,) in found] == ["orders"]
