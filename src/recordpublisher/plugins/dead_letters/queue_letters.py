@@ -29,13 +29,15 @@ class QueueLetters(StoredLetters):
     """
 
     def __init__(self, properties: Properties, *, restores: bool) -> None:
-        streams = list(StreamNames(streams_argument(properties)).given.values())
+        names = StreamNames(streams_argument(properties)).given
+        streams = list(names.values())
         KinesisQueue.check(properties, streams)
         # A command that looks at a queue must not create one.
         self._queue = KinesisQueue(properties.merged({QUEUE_CREATION.key: "NONE"}))
         self._queue.prepare(streams)
         self._api = "RestoreDeadLetterQueueRecords" if restores else "AcknowledgeDeadLetterQueueRecords"
-        self._stream = streams[0]
+        # The name, as in the job: a handler or a replay into the stream would not know the stream by its ARN.
+        (self._stream,) = names
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
         """Yield at most ten letters at a time, each letter once."""
