@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from contextlib import aclosing
 
 import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import serve_in_thread
 from recordpublisher.plugins.dead_letters.queue_letters import HIDDEN_SECONDS, QueueLetters
-from recordpublisher.plugins.dead_letters.replay import replay_letters
+from recordpublisher.plugins.dead_letters.replay import DropTarget, replay_letters
 from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.kinesis_queue_source import QueueClient, ReceivedRecord
 
@@ -160,3 +161,30 @@ async def test_a_letter_has_the_name_of_its_stream_as_a_record_of_the_job_has(st
     found = [chunk async for chunk in letters_of(OneLetter(), streams).chunks(is_replay=False)]
 
     assert [letter.shard.stream for (letter,) in found] == ["orders"]
+
+
+class Fails:
+    async def replay(self, letters):
+        raise rp.SinkError("the target is away")
+
+
+async def test_letters_of_a_replay_that_an_error_ends_are_visible_again_at_once():
+    letters = letters_of(queue := OneLetter())
+
+    with pytest.raises(rp.SinkError):
+        async for _ in replay_letters(letters, Fails()):
+            pass
+    await letters.close()
+
+    assert queue.calls == [("UpdateDeadLetterQueueRecordsVisibility", ["handle"])]
+
+
+async def test_letters_are_visible_again_at_once_if_the_caller_of_a_replay_stops():
+    letters = letters_of(queue := OneLetter())
+
+    async with aclosing(replay_letters(letters, DropTarget())) as replaying:
+        async for _ in replaying:
+            break
+    await letters.close()
+
+    assert queue.calls[-1][0] == "UpdateDeadLetterQueueRecordsVisibility"
