@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from itertools import groupby
 from typing import Self
 
@@ -37,27 +37,31 @@ async def replay_letters(
     target: JobTarget | StreamTarget | DropTarget,
     only: Collection[str] = (),
     payloads: Mapping[tuple[str, str], bytes] | None = None,
-) -> AsyncIterator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]]]:
+) -> AsyncGenerator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]], None]:
     """Replay every letter once, a chunk at a time. Yield the letters that succeeded, and those that failed and are kept, with the reason.
 
     - `only`: the sequence numbers of the letters to replay; empty for all. The other letters are kept.
     - `payloads`: new payloads by the shard's key and the letter's sequence number. If given, only these letters are replayed. A letter
       that fails is kept with its old payload.
     """
-    async for chunk in letters.chunks(is_replay=True):
-        chosen = [letter for letter in chunk if not only or letter.number in only]
-        if payloads is not None:
-            chosen = [
-                _with_payload(letter, payloads) for letter in chosen if (letter.shard.key, letter.number) in payloads
-            ]
-        reasons = await target.replay(chosen) if chosen else {}
-        done = {letter.key for letter in chosen if letter.key not in reasons}
-        ended = [letter for letter in chunk if letter.key in done]
-        # Letters that were not chosen are passed as failed ones: letters in a stream can be kept only by putting them there again.
-        kept = await letters.finish(ended, [letter for letter in chunk if letter.key not in done]) or {}
-        reasons = {**reasons, **kept}
-        failed = [(letter, reasons[letter.key]) for letter in chunk if letter.key in reasons]
-        yield [letter for letter in ended if letter.key not in kept], failed
+    # Closed even after an error, before the letters are: a queue's letters would otherwise stay hidden, and a list would lack them.
+    async with aclosing(letters.chunks(is_replay=True)) as chunks:
+        async for chunk in chunks:
+            chosen = [letter for letter in chunk if not only or letter.number in only]
+            if payloads is not None:
+                chosen = [
+                    _with_payload(letter, payloads)
+                    for letter in chosen
+                    if (letter.shard.key, letter.number) in payloads
+                ]
+            reasons = await target.replay(chosen) if chosen else {}
+            done = {letter.key for letter in chosen if letter.key not in reasons}
+            ended = [letter for letter in chunk if letter.key in done]
+            # Letters that were not chosen are passed as failed ones: letters in a stream can be kept only by putting them there again.
+            kept = await letters.finish(ended, [letter for letter in chunk if letter.key not in done]) or {}
+            reasons = {**reasons, **kept}
+            failed = [(letter, reasons[letter.key]) for letter in chunk if letter.key in reasons]
+            yield [letter for letter in ended if letter.key not in kept], failed
 
 
 def _with_payload(letter: DeadLetter, payloads: Mapping[tuple[str, str], bytes]) -> DeadLetter:
