@@ -14,6 +14,7 @@ from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.kinesis_queue_source import QueueClient, ReceivedRecord
 
 from processes.command_line import several_commands
+from servers.kpl_aggregates import aggregate
 
 
 async def dead_queue(properties, served):
@@ -188,3 +189,51 @@ async def test_letters_are_visible_again_at_once_if_the_caller_of_a_replay_stops
     await letters.close()
 
     assert queue.calls[-1][0] == "UpdateDeadLetterQueueRecordsVisibility"
+
+
+class Takes:
+    """Takes every letter, except those with the payloads in `failing`."""
+
+    def __init__(self, *failing):
+        self.failing, self.taken = failing, []
+
+    async def replay(self, letters):
+        self.taken += [(each.record.data, each.record.partition_key) for each in letters]
+        return {each.key: "no" for each in letters if each.record.data in self.failing}
+
+
+async def replayed(queue, target, only=()):
+    """The numbers of the letters that a replay has ended, and those of the letters that it has kept."""
+    ended, kept = [], []
+    async for done, failed in replay_letters(letters_of(queue), target, only):
+        ended += [letter.number for letter in done]
+        kept += [letter.number for letter, _ in failed]
+    return ended, kept
+
+
+PAIR = aggregate(("a", b"1"), ("b", b"2"))
+
+
+async def test_an_aggregate_is_replayed_as_its_sub_records_as_the_job_reads_it():
+    queue, target = OneLetter(PAIR), Takes()
+
+    assert await replayed(queue, target) == (["id-0", "id-1"], [])
+    assert target.taken == [(b"1", "a"), (b"2", "b")]
+    assert queue.calls == [
+        ("AcknowledgeDeadLetterQueueRecords", ["handle"]),
+        ("UpdateDeadLetterQueueRecordsVisibility", []),
+    ]
+
+
+@pytest.mark.parametrize(("failing", "only"), [((b"2",), ()), ((), ("id-0",))])
+async def test_an_aggregate_is_kept_until_all_of_its_sub_records_have_succeeded(failing, only):
+    queue = OneLetter(PAIR)
+
+    ended, kept = await replayed(queue, Takes(*failing), only)
+    assert ended == []
+    assert "id-0" in kept
+    assert [api for api, handles in queue.calls if handles] == ["UpdateDeadLetterQueueRecordsVisibility"]
+
+
+async def test_an_aggregate_without_sub_records_is_a_letter_that_can_be_dropped():
+    assert await replayed(OneLetter(aggregate()), DropTarget()) == (["id"], [])
