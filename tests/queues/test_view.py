@@ -77,7 +77,7 @@ def test_a_record_that_is_worked_on_is_unacknowledged_and_counts_for_lag_until_i
 
 async def snapshot(job):
     class Here:
-        worker = 0
+        worker, job_name = 0, "job"
         metrics, sink_metrics, reasons_not_ready = job.metrics, job.sink_metrics, job.reasons_not_ready
 
     source = FetchersOfProcess([Here()])
