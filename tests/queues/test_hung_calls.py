@@ -9,9 +9,11 @@ import pytest
 import recordpublisher as rp
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.sink import Unfinished
+from recordpublisher.publishers.errors import TransientError
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from fakes.queues.fake_queue import FakeQueue, FakeSource, queue_job
+from fakes.queues.fake_queue import FakeQueue, FakeSource, queue_job, work
 
 
 class HungSink(rp.Sink):
@@ -288,3 +290,37 @@ def test_a_source_that_catches_its_cancellation_is_left_behind_after_the_drain_t
     assert tasks == 1, "asyncio.run waits for no task"
     (line,) = [text for text in caplog.messages if "flink.job.drain.timeout" in text]
     assert line.startswith("a call of Stubborn has not ended 20 s after it was cancelled")
+
+
+class SlowLetters(rp.MemorySink):
+    """The first dead letter takes longer than the visibility."""
+
+    async def write(self, batch):
+        await super().write(batch)
+        await asyncio.sleep(20 if len(self.records) == 1 else 0)
+
+
+class HeldRows(rp.MemorySink):
+    """Knows of each record whether others could receive it when it was written."""
+
+    def __init__(self, queue):
+        super().__init__()
+        self.queue, self.held = queue, []
+
+    async def write(self, batch):
+        await super().write(batch)
+        hidden = self.queue.hidden(asyncio.get_running_loop().time())
+        self.held += [(number, number in hidden) for number in batch.sequence_numbers]
+
+
+def test_records_that_others_may_have_received_during_a_slow_dead_letter_are_not_written():
+    queue, letters = FakeQueue(visibility=8), SlowLetters()
+    queue.put(0, data=b"{")
+    queue.put(1, 2)
+    queue.failures["prolong"] = [TransientError("Prolong", "503", "away")] * 100
+    sink = HeldRows(queue)
+
+    run_virtual(work(queue, sink, Bounds(max_time=60), OnBadRecord.DEAD_LETTER, receivers=1, dead_letters=letters))
+    assert sink.held == [("1", True), ("2", True)]
+    assert [record.sequence_number for record in letters.records] == ["0"]
+    assert queue.messages == {}
