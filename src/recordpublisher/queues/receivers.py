@@ -314,16 +314,14 @@ class Receivers:
     async def _write(self, receiver: Receiver, batch: RecordBatch) -> None:
         undeserialized = [poisoned.record.sequence_number for poisoned in batch.poisoned]
         numbers = [*batch.sequence_numbers, *undeserialized]
-        if not self._in_flight.are_held(numbers):
-            log.warning(
-                "the visibility timeout of %d records of %s expired before they were written, so they are received again",
-                len(numbers),
-                receiver.shard.key,
-            )
-            self._in_flight.give_up(numbers)
+        if not self._holds(receiver, numbers):
             return
         if batch.poisoned:
             await self._dead_letters.handle_undeserialized(batch)
+            # Asked again, because the dead letters may have taken long.
+            if not self._holds(receiver, batch.sequence_numbers):
+                self._written += undeserialized
+                return
         if len(batch):
             if self._sink.tells_done:
                 # Noted before the write, because the sink may report the records during it.
@@ -344,6 +342,18 @@ class Receivers:
         self.records += len(batch)
         self.run_records += len(batch)
         self._run_bytes += batch.raw_bytes
+
+    def _holds(self, receiver: Receiver, numbers: Sequence[str]) -> bool:
+        """Return whether this process still holds all of these records. If not, give them up."""
+        if self._in_flight.are_held(numbers):
+            return True
+        log.warning(
+            "the visibility timeout of %d records of %s expired before they were written, so they are received again",
+            len(numbers),
+            receiver.shard.key,
+        )
+        self._in_flight.give_up(numbers)
+        return False
 
 
 class Receiver(msgspec.Struct, eq=False):
