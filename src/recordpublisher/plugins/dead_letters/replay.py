@@ -22,7 +22,7 @@ from recordpublisher.publishers.shard_metrics import ShardMetrics
 
 from ..host.build_from_properties import build_sink, dead_letter_properties
 from ..host.plugin_loading import load_registry
-from ..runtime.argument_checks import decorators_and_type
+from ..runtime.argument_checks import checked_for_no_archive, decorators_and_type
 from ..runtime.data_fetcher import DataFetcher
 from ..runtime.stream_names import StreamNames, streams_argument
 from ..sinks.callback import MemorySink
@@ -118,8 +118,8 @@ class JobTarget:
 
     - `program`: the `DataFetcher` of the job if the job is a Python program; None if properties alone describe the job.
 
-    Raises: ConfigurationError if the job has no sink, if its sink keeps records only in memory, or if the sink does not accept these
-    values.
+    Raises: ConfigurationError if the job has no sink, if its sink writes an archive or keeps records only in memory, or if the sink does
+    not accept these values.
     """
 
     def __init__(self, properties: Properties, program: DataFetcher | None = None) -> None:
@@ -129,7 +129,8 @@ class JobTarget:
             self._decorator_for, self._value_type = decorators_and_type(registry, given)
         else:
             sink, self._decorator_for, self._value_type = program.sink_and_decorators(given)
-        sink = build_sink(registry, given) if sink is None else sink
+        reason = "its files say that they have all records between two, and dead letters are only some; replay with --to stream"
+        sink = checked_for_no_archive(given, build_sink(registry, given) if sink is None else sink, reason)
         if isinstance(sink, MemorySink):
             reason = "the replayed records would be lost at the end of this command"
             valid = "another sink, for example -p flink.sink=map -p flink.sink.map.function=MODULE:FUNCTION"
