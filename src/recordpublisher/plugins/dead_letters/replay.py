@@ -13,12 +13,13 @@ from recordpublisher.fetcher.conditional_store import wait_for_store
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.pipeline.dead_letters import dead_letter_sink_error
 from recordpublisher.fetcher.sink import RejectedRecord, SinkContext
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, InvalidRecordError
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SINK, ON_BAD_RECORD, SINK, STREAMS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.user_code import describe_error
 
 from ..host.build_from_properties import build_sink, dead_letter_properties
 from ..host.plugin_loading import load_registry
@@ -196,15 +197,20 @@ class StreamTarget(AsyncExitStack):
         self._sinks: dict[str, KinesisSink] = {}
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
-        """Put the letters, wait until all are acknowledged, and return no failures.
+        """Put the letters, and wait until all are acknowledged. Return the letters that no stream can take, such as one that is too large.
 
         Raises: ConfigurationError if the job does not read a letter's stream; SinkError if a record cannot be put.
         """
-        for stream, of_stream in groupby(letters, lambda letter: letter.shard.stream):
-            await put_letters(await self._sink_of(stream), of_stream)
+        failed: dict[tuple[str, str, int], str] = {}
+        for letter in letters:
+            sink = await self._sink_of(letter.shard.stream)
+            try:
+                await put_letters(sink, [letter])
+            except InvalidRecordError as error:  # The sink stays usable.
+                failed[letter.key] = describe_error(error)
         for sink in self._sinks.values():
             await sink.flush()
-        return {}
+        return failed
 
     async def _sink_of(self, stream: str) -> KinesisSink:
         if stream not in self._sinks:
