@@ -111,7 +111,7 @@ class Receivers:
         self._bounds, self._is_stopping, self._has_seen_tip = bounds, False, False
         self.run_records = self._run_bytes = 0
         for receiver in self._receivers:
-            receiver.is_at_tip = False
+            receiver.is_at_tip, receiver.last_read_ms = False, None
 
     def end_run(self) -> None:
         """Drop the records that were not flushed, whether they were written or not. None of them is acknowledged.
@@ -374,6 +374,7 @@ class Receiver(msgspec.Struct, eq=False):
     """Since when the receiver's call has been running, including retries (epoch ms)."""
     is_at_tip: bool = False
     last_read_ms: int | None = None
+    """When the last receive of this run has succeeded (epoch ms)."""
     last_record_ms: int | None = None
     """When the receiver last got a record (epoch ms)."""
     last_write_ms: int | None = None
