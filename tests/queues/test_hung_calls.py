@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.fetcher.sink import Unfinished
 from recordpublisher.publishers.errors import TransientError
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
@@ -323,4 +323,43 @@ def test_records_that_others_may_have_received_during_a_slow_dead_letter_are_not
     run_virtual(work(queue, sink, Bounds(max_time=60), OnBadRecord.DEAD_LETTER, receivers=1, dead_letters=letters))
     assert sink.held == [("1", True), ("2", True)]
     assert {record.sequence_number for record in letters.records} == {"0"}
+    assert queue.messages == {}
+
+
+class SlowWrites(rp.MemorySink):
+    """Each write takes five seconds. `most`: how many calls of the sink ran at the same time."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = self.most = 0
+
+    async def write(self, batch):
+        self.calls += 1
+        self.most = max(self.most, self.calls)
+        await asyncio.sleep(5)
+        await super().write(batch)
+        self.calls -= 1
+
+
+@pytest.mark.parametrize("cancels", [1, 2])
+def test_a_run_that_is_cancelled_while_it_ends_leaves_no_write_and_no_receive_to_the_next_run(cancels):
+    queue, sink = FakeQueue(visibility=30), SlowWrites()
+    queue.put(*range(25))
+
+    async def story():
+        job = queue_job(queue, sink, source=FakeSource(queue, 1, wait=20))
+        await job.open()
+        running = asyncio.create_task(job.run_bounded(Bounds(max_time=2)))
+        await asyncio.sleep(3)  # the write goes on
+        for _ in range(cancels):
+            running.cancel()
+            await asyncio.sleep(0.1)
+        await asyncio.wait([running])
+        left = sink.calls
+        result = await job.run_bounded(Bounds(stop_at_tip=True, max_time=100))
+        await job.close()
+        return running.cancelled(), left, result.reason
+
+    assert run_virtual(story()) == (True, 0, EndReason.TIP)
+    assert sink.most == 1
     assert queue.messages == {}
