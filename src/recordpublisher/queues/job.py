@@ -32,7 +32,7 @@ from ..fetcher.metric_types import SinkMetric
 from ..fetcher.monitoring.alarm_monitor import cancel_if_hung
 from ..fetcher.monitoring.metrics_exporter import SinkMetrics
 from ..fetcher.monitoring.worker_view import WorkerProgress
-from ..fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion
+from ..fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion, finish
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
 from ..fetcher.pipeline.sink_calls import close_sink, naming_sink, unfinished_of
@@ -283,8 +283,14 @@ class QueueJob:
             # A write is never interrupted. A flush is interrupted only if a call of user code hangs, but not because this task is
             # cancelled.
             ending = asyncio.gather(self._end(others + receiving), writing, flushing, return_exceptions=True)
-            hung = await asyncio.shield(self._unless_hung(_ended(flushing), reason))
-            await asyncio.shield(ending)
+
+            async def ended() -> Unfinished | None:
+                hung = await self._unless_hung(_ended(flushing), reason)
+                await ending
+                return hung
+
+            # Awaited even if this task is cancelled again, because a write would otherwise go on beside the next run.
+            hung = await finish(ended())
         return reason, hung
 
     async def _end(self, cancelled: Collection[asyncio.Task[None]]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from recordpublisher.consumer.end_position import RunEnd
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
@@ -19,6 +19,8 @@ from recordpublisher.publishers.user_code import LEFT_BEHIND
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_state import ShardState
 from .retention_gaps import ShardObservation
+
+T = TypeVar("T")
 
 
 class TerminationCondition:
@@ -246,6 +248,25 @@ class RunCompletion:
             self.fail(ImpossibleStateError(f"a background task of the run was cancelled: {task.get_coro()}"))
         elif (error := task.exception()) is not None:
             self.fail(error)
+
+
+async def finish(work: Awaitable[T]) -> T:
+    """Await the work that ends a run, and return its result. If this task is cancelled meanwhile, raise the cancellation after that.
+
+    `asyncio.shield` alone would return at the cancellation, and the work would go on beside the next run.
+    """
+    task = asyncio.ensure_future(work)
+    cancellation = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is None:
+        return task.result()
+    if not task.cancelled():
+        task.exception()  # Retrieved, because otherwise asyncio would log it.
+    raise cancellation
 
 
 class EndReason(Enum):
