@@ -330,3 +330,33 @@ def test_a_dead_letter_that_waits_when_its_stream_is_deleted_is_written():  # S7
         return letters.rows
 
     assert run_virtual(job()) == [("b", 0)]
+
+
+@pytest.mark.parametrize("cancels", [1, 2])
+def test_a_run_that_is_cancelled_while_it_ends_leaves_no_write_to_the_next_run(cancels):
+    class SlowWrites(RecordingSink):
+        calls = 0
+
+        async def write(self, batch):
+            self.calls += 1
+            await asyncio.sleep(5)
+            await super().write(batch)
+            self.calls -= 1
+
+    source, sink = ScriptedSource(), SlowWrites()
+    source.add("a", *range(10))
+
+    async def job():
+        fetcher = await opened(source, sink)
+        running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=2)))
+        await asyncio.sleep(3)  # the write goes on
+        for _ in range(cancels):
+            running.cancel()
+            await asyncio.sleep(0.1)
+        await asyncio.wait([running])
+        left = sink.calls
+        await fetcher.run_bounded(Bounds(max_time=60))
+        return running.cancelled(), left
+
+    assert run_virtual(job()) == (True, 0)
+    assert sink.rows == [("a", number) for number in range(10)]
