@@ -332,8 +332,7 @@ def test_a_dead_letter_that_waits_when_its_stream_is_deleted_is_written():  # S7
     assert run_virtual(job()) == [("b", 0)]
 
 
-@pytest.mark.parametrize("cancels", [1, 2])
-def test_a_run_that_is_cancelled_while_it_ends_leaves_no_write_to_the_next_run(cancels):
+def test_a_run_that_is_cancelled_while_it_ends_leaves_no_write_to_the_next_run():
     class SlowWrites(RecordingSink):
         calls = 0
 
@@ -350,9 +349,7 @@ def test_a_run_that_is_cancelled_while_it_ends_leaves_no_write_to_the_next_run(c
         fetcher = await opened(source, sink)
         running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=2)))
         await asyncio.sleep(3)  # the write goes on
-        for _ in range(cancels):
-            running.cancel()
-            await asyncio.sleep(0.1)
+        running.cancel()
         await asyncio.wait([running])
         left = sink.calls
         await fetcher.run_bounded(Bounds(max_time=60))

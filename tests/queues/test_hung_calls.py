@@ -341,25 +341,46 @@ class SlowWrites(rp.MemorySink):
         self.calls -= 1
 
 
-@pytest.mark.parametrize("cancels", [1, 2])
-def test_a_run_that_is_cancelled_while_it_ends_leaves_no_write_and_no_receive_to_the_next_run(cancels):
-    queue, sink = FakeQueue(visibility=30), SlowWrites()
-    queue.put(*range(25))
+def cancelled_while_it_ends(sink, queue, cancels, later):
+    """A run is cancelled while its last write goes on, and another one starts `later`."""
 
     async def story():
         job = queue_job(queue, sink, source=FakeSource(queue, 1, wait=20))
         await job.open()
         running = asyncio.create_task(job.run_bounded(Bounds(max_time=2)))
-        await asyncio.sleep(3)  # the write goes on
+        await asyncio.sleep(3)
         for _ in range(cancels):
             running.cancel()
             await asyncio.sleep(0.1)
         await asyncio.wait([running])
         left = sink.calls
-        result = await job.run_bounded(Bounds(stop_at_tip=True, max_time=100))
-        await job.close()
+        await asyncio.sleep(later)
+        try:
+            result = await job.run_bounded(Bounds(stop_at_tip=True, max_time=100))
+        finally:
+            await job.close()
         return running.cancelled(), left, result.reason
 
-    assert run_virtual(story()) == (True, 0, EndReason.TIP)
+    return run_virtual(story())
+
+
+def test_a_run_that_is_cancelled_while_it_ends_leaves_no_write_to_the_next_run():
+    queue, sink = FakeQueue(visibility=30), SlowWrites()
+    queue.put(*range(25))
+
+    assert cancelled_while_it_ends(sink, queue, 1, 0) == (True, 0, EndReason.TIP)
+    assert sink.most == 1
+    assert queue.messages == {}
+
+
+def test_after_a_second_cancellation_no_run_starts_before_the_write_has_ended():
+    queue, sink = FakeQueue(visibility=30), SlowWrites()
+    queue.put(*range(25))
+    with pytest.raises(rp.StateError, match="was cancelled twice, and its write has not ended"):
+        cancelled_while_it_ends(sink, queue, 2, 0)
+
+    queue, sink = FakeQueue(visibility=30), SlowWrites()
+    queue.put(*range(25))
+    assert cancelled_while_it_ends(sink, queue, 2, 30) == (True, 1, EndReason.TIP)
     assert sink.most == 1
     assert queue.messages == {}

@@ -261,8 +261,7 @@ class ShardFetcher:
             if reason is EndReason.STOPPED:
                 await self._ownership.before_stop()
         finally:
-            await self._end_run(run, emitting, checkpointing, others)
-            self._has_stopped_writing = True
+            await self._completion.finish(self._end_run(run, emitting, checkpointing, others))
         await self._take_last(reason)
         outcomes = {
             entry.key: shard_outcome(entry, emitted_before.get(entry.key, (0, 0, 0)), self._past_event_time)
@@ -391,11 +390,12 @@ class ShardFetcher:
                 "waits at %s",
                 waiting_line(hung),
             )
-        await asyncio.shield(asyncio.gather(emitting, checkpointing, return_exceptions=True))
+        await asyncio.gather(emitting, checkpointing, return_exceptions=True)
         # Computed before `end_run` drops the queues, which are needed for it.
         past = filter(run.is_past_event_time, self._table)
         self._past_event_time = {entry.key: entry.next_watermark for entry in past}
         await self._shards.end_run()
+        self._has_stopped_writing = True
 
 
 def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> ShardFetcher:

@@ -32,7 +32,7 @@ from ..fetcher.metric_types import SinkMetric
 from ..fetcher.monitoring.alarm_monitor import cancel_if_hung
 from ..fetcher.monitoring.metrics_exporter import SinkMetrics
 from ..fetcher.monitoring.worker_view import WorkerProgress
-from ..fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion, finish
+from ..fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion
 from ..fetcher.pipeline.dead_letters import DeadLetterHandler
 from ..fetcher.pipeline.process_suspension import SuspensionDetector
 from ..fetcher.pipeline.sink_calls import close_sink, naming_sink, unfinished_of
@@ -289,8 +289,7 @@ class QueueJob:
                 await ending
                 return hung
 
-            # Awaited even if this task is cancelled again, because a write would otherwise go on beside the next run.
-            hung = await finish(ended())
+            hung = await self._completion.finish(ended())
         return reason, hung
 
     async def _end(self, cancelled: Collection[asyncio.Task[None]]) -> None:
