@@ -108,7 +108,8 @@ class ShardFetcher:
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached. May be called again: the next run resumes where the last one ended.
 
-        Raises: the error that ended the run; StateError if an earlier run has ended with an error after which no further run is possible.
+        Raises: the error that ended the run; StateError if an earlier run has ended with an error after which no further run is possible,
+        or was cancelled twice and still writes.
         """
         if self._released_after is not None:
             # The last checkpoint after an error may leave out records that `MapSink` still holds. The next start reads them again, but this
@@ -116,6 +117,7 @@ class ShardFetcher:
             raise StateError(
                 f"this fetcher cannot run again; create a new one to resume. An error has ended it: {describe_error(self._released_after)}"
             ) from self._released_after
+        self._completion.check_finished()  # Before the block below, which would treat this error as that of a run.
         self._has_failed = self._was_cancelled = self._has_stopped_writing = is_cut_off = False
         self._idle_ms = None
         try:

@@ -190,14 +190,8 @@ class RunCompletion:
         return self._reason.exception()
 
     def start(self) -> None:
-        """Start a run. If `stop` was called before, the run ends at once.
-
-        Raises: StateError if the last run was cancelled twice, and its write has not ended.
-        """
-        if self._finishing is not None and not self._finishing.done():
-            raise StateError(
-                "the last run was cancelled twice, and its write has not ended: wait until it has ended, or create a new job"
-            )
+        """Start a run. If `stop` was called before, the run ends at once. Raises: the error of `check_finished`."""
+        self.check_finished()
         self._cancels_before = _cancels()
         self._reason = asyncio.get_running_loop().create_future()
         self.ending.clear()
@@ -242,6 +236,13 @@ class RunCompletion:
             self._reason.set_exception(error)
             self.ending.set()
         return self.error is not None
+
+    def check_finished(self) -> None:
+        """Check that a run may start. Raises: StateError if the last run was cancelled twice, and its write has not ended."""
+        if self._finishing is not None and not self._finishing.done():
+            raise StateError(
+                "the last run was cancelled twice, and its write has not ended: wait until it has ended, or create a new job"
+            )
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Await the work that ends a run, and return its result. If the run is cancelled meanwhile, raise the cancellation after that.
