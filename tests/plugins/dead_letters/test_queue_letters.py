@@ -77,6 +77,8 @@ async def test_letters_are_listed_again_and_again_restored_and_dropped(tmp_path)
 class QueueOfTheDead:
     """Dead letters, which a receive hides for its time. Each receipt has another handle."""
 
+    last_response_ms = None
+
     def __init__(self, count):
         self.now, self.receives, self.shown_by = 0.0, 0, []
         self._hidden_until = {f"id-{number}": 0.0 for number in range(count)}
@@ -124,6 +126,8 @@ async def test_letters_that_fail_slowly_are_replayed_once():
 
 class OneLetter:
     """A queue with one dead letter, and the calls that were made until it was closed."""
+
+    last_response_ms = None
 
     def __init__(self, data=b"x"):
         self.letters, self.calls, self.is_closed = [ReceivedRecord("handle", "id", data, 1.7e9, 7, "k")], [], False
@@ -237,3 +241,27 @@ async def test_an_aggregate_is_kept_until_all_of_its_sub_records_have_succeeded(
 
 async def test_an_aggregate_without_sub_records_is_a_letter_that_can_be_dropped():
     assert await replayed(OneLetter(aggregate()), DropTarget()) == (["id"], [])
+
+
+class AJobThatRuns(OneLetter):
+    """Its queue gets each replayed letter as a record with another id, which is a dead letter before the next receive."""
+
+    last_response_ms = 1_700_000_100_000
+
+    def __init__(self):
+        super().__init__()
+        self.taken = []
+
+    async def replay(self, letters):
+        self.taken += [letter.record.sequence_number for letter in letters]
+        assert len(self.taken) < 50, "the replay does not end"
+        later = self.last_response_ms / 1000 + len(self.taken)
+        self.letters += [ReceivedRecord(f"handle {later}", f"id {later}", b"x", later, 7, "k")]
+        return {}
+
+
+async def test_letters_that_a_running_job_makes_of_replayed_ones_are_left_to_the_next_replay():
+    queue = AJobThatRuns()
+
+    assert await replayed(queue, queue) == (["id"], [])
+    assert queue.calls[-1] == ("UpdateDeadLetterQueueRecordsVisibility", ["handle 1700000101.0"])

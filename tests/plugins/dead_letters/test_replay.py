@@ -129,6 +129,8 @@ async def test_what_succeeds_is_removed_and_what_fails_again_stays(job, shop):
 class QueueWithAFault:
     """What `KinesisQueue` gives: two dead letters, of which the service does not put back the second."""
 
+    last_response_ms = None
+
     def __init__(self):
         self.letters = [ReceivedRecord(name, name, b"x", 1.7e9, 7, "k") for name in ("one", "two")]
         self.made_visible = []
