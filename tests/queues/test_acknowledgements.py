@@ -10,7 +10,7 @@ from recordpublisher.publishers.errors import FatalKinesisError, StoreUnavailabl
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from fakes.queues.fake_queue import FakeQueue, queue_job, work
+from fakes.queues.fake_queue import FakeQueue, FakeSource, queue_job, work
 
 
 class FlushedSink(rp.MemorySink):
@@ -458,3 +458,36 @@ def test_the_error_of_a_rejected_record_names_no_command_that_queues_refuse():
     assert "recordpublisher tail" not in str(raised.value)
     assert "flink.deserializer.error = DEAD_LETTER" in str(raised.value)
     assert "`recordpublisher dead-letters show`" in str(raised.value)
+
+
+class SlowAcknowledgement(FakeSource):
+    """Its first acknowledgement takes long."""
+
+    seconds = 5
+
+    async def acknowledge(self, records):
+        seconds, self.seconds = self.seconds, 0
+        await asyncio.sleep(seconds)
+        await super().acknowledge(records)
+
+
+def test_a_run_that_is_cancelled_during_its_last_acknowledgement_releases_the_other_records():
+    queue, sink = FakeQueue(visibility=8), rp.MemorySink()
+    queue.put(*range(10))
+
+    async def story():
+        job = queue_job(queue, sink, source=SlowAcknowledgement(queue, 1))
+        await job.open()
+        running = asyncio.create_task(job.run_bounded(Bounds(max_records=3)))
+        await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.wait([running])
+        released = sorted(queue.released)
+        await job.run_bounded(Bounds(max_time=60))
+        await job.close()
+        return released
+
+    # The second run gets them again: they are not taken for records that the sink still has.
+    assert run_virtual(story()) == [str(number) for number in range(3, 10)]
+    assert sorted(record.sequence_number for record in sink.records) == [str(number) for number in range(10)]
+    assert queue.messages == {}

@@ -7,11 +7,13 @@ from contextlib import suppress
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.fetcher.sink import Unfinished
+from recordpublisher.publishers.errors import TransientError
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
-from fakes.queues.fake_queue import FakeQueue, FakeSource, queue_job
+from fakes.queues.fake_queue import FakeQueue, FakeSource, queue_job, work
 
 
 class HungSink(rp.Sink):
@@ -288,3 +290,97 @@ def test_a_source_that_catches_its_cancellation_is_left_behind_after_the_drain_t
     assert tasks == 1, "asyncio.run waits for no task"
     (line,) = [text for text in caplog.messages if "flink.job.drain.timeout" in text]
     assert line.startswith("a call of Stubborn has not ended 20 s after it was cancelled")
+
+
+class SlowLetters(rp.MemorySink):
+    """The first dead letter takes longer than the visibility."""
+
+    async def write(self, batch):
+        await super().write(batch)
+        await asyncio.sleep(20 if len(self.records) == 1 else 0)
+
+
+class HeldRows(rp.MemorySink):
+    """Knows of each record whether others could receive it when it was written."""
+
+    def __init__(self, queue):
+        super().__init__()
+        self.queue, self.held = queue, []
+
+    async def write(self, batch):
+        await super().write(batch)
+        hidden = self.queue.hidden(asyncio.get_running_loop().time())
+        self.held += [(number, number in hidden) for number in batch.sequence_numbers]
+
+
+def test_records_that_others_may_have_received_during_a_slow_dead_letter_are_not_written():
+    queue, letters = FakeQueue(visibility=8), SlowLetters()
+    queue.put(0, data=b"{")
+    queue.put(1, 2)
+    queue.failures["prolong"] = [TransientError("Prolong", "503", "away")] * 100
+    sink = HeldRows(queue)
+
+    run_virtual(work(queue, sink, Bounds(max_time=60), OnBadRecord.DEAD_LETTER, receivers=1, dead_letters=letters))
+    assert sink.held == [("1", True), ("2", True)]
+    assert {record.sequence_number for record in letters.records} == {"0"}
+    assert queue.messages == {}
+
+
+class SlowWrites(rp.MemorySink):
+    """Each write takes five seconds. `most`: how many calls of the sink ran at the same time."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = self.most = 0
+
+    async def write(self, batch):
+        self.calls += 1
+        self.most = max(self.most, self.calls)
+        await asyncio.sleep(5)
+        await super().write(batch)
+        self.calls -= 1
+
+
+def cancelled_while_it_ends(sink, queue, cancels, later):
+    """A run is cancelled while its last write goes on, and another one starts `later`."""
+
+    async def story():
+        job = queue_job(queue, sink, source=FakeSource(queue, 1, wait=20))
+        await job.open()
+        running = asyncio.create_task(job.run_bounded(Bounds(max_time=2)))
+        await asyncio.sleep(3)
+        for _ in range(cancels):
+            running.cancel()
+            await asyncio.sleep(0.1)
+        await asyncio.wait([running])
+        left = sink.calls
+        await asyncio.sleep(later)
+        try:
+            result = await job.run_bounded(Bounds(stop_at_tip=True, max_time=100))
+        finally:
+            await job.close()
+        return running.cancelled(), left, result.reason
+
+    return run_virtual(story())
+
+
+def test_a_run_that_is_cancelled_while_it_ends_leaves_no_write_to_the_next_run():
+    queue, sink = FakeQueue(visibility=30), SlowWrites()
+    queue.put(*range(25))
+
+    assert cancelled_while_it_ends(sink, queue, 1, 0) == (True, 0, EndReason.TIP)
+    assert sink.most == 1
+    assert queue.messages == {}
+
+
+def test_after_a_second_cancellation_no_run_starts_before_the_write_has_ended():
+    queue, sink = FakeQueue(visibility=30), SlowWrites()
+    queue.put(*range(25))
+    with pytest.raises(rp.StateError, match="was cancelled twice, and its write has not ended"):
+        cancelled_while_it_ends(sink, queue, 2, 0)
+
+    queue, sink = FakeQueue(visibility=30), SlowWrites()
+    queue.put(*range(25))
+    assert cancelled_while_it_ends(sink, queue, 2, 30) == (True, 1, EndReason.TIP)
+    assert sink.most == 1
+    assert queue.messages == {}

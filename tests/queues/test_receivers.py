@@ -260,3 +260,24 @@ def test_after_a_suspension_beyond_the_timeout_a_response_that_waited_in_the_soc
 
     assert run_virtual(job()) == [str(number) for number in range(5)]
     assert not queue.messages
+
+
+def test_a_second_run_is_ready_only_when_it_has_received_itself():
+    queue = FakeQueue()
+    source = FakeSource(queue, 1)
+
+    async def story():
+        job = queue_job(queue, rp.MemorySink(), source=source)
+        await job.open()
+        await job.run_bounded(Bounds(max_time=5))
+        source.receive = lambda metrics: asyncio.sleep(1_000)  # the queue does not answer
+        running = asyncio.create_task(job.run_bounded(Bounds(max_time=60)))
+        await asyncio.sleep(1)
+        waiting = asyncio.create_task(job.wait_ready())
+        await asyncio.sleep(20)
+        ready = waiting.done(), job.reasons_not_ready()
+        await asyncio.wait([running, waiting])
+        await job.close()
+        return ready
+
+    assert run_virtual(story()) == (False, ["nothing was received yet"])

@@ -217,27 +217,33 @@ class InFlight:
         finally:
             self._stopping.set()
             self._wake.set()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            left = [*self._given_up, *self._open.values()]
-            self._given_up.clear()
-            for number, delivery in list(self._open.items()):
-                if not delivery.with_sink:
-                    self._close(number)
-                    continue
-                # The sink has parts of this record, and reports them later. Until then the record stays open, so that it is not given to
-                # the sink again if it is received again.
-                delivery.is_given_up |= delivery.with_sink < delivery.parts
-                delivery.parts, delivery.visible_at = delivery.with_sink, inf
             try:
-                await self._call("release", left)
-            except RecordPublisherError as error:
-                log.warning(
-                    "%d records could not be released, so they are received again only after their visibility timeout: %s",
-                    len(left),
-                    error,
-                )
+                await asyncio.gather(*tasks, return_exceptions=True)
+            finally:  # Also if this task is cancelled. A record that stayed open would not be given to the sink in the next run.
+                await self._release_left()
         for task in tasks:
             task.result()
+
+    async def _release_left(self) -> None:
+        """Release the records that were not acknowledged, and close them, except those that a sink reports later."""
+        left = [*self._given_up, *self._open.values()]
+        self._given_up.clear()
+        for number, delivery in list(self._open.items()):
+            if not delivery.with_sink:
+                self._close(number)
+                continue
+            # The sink has parts of this record, and reports them later. Until then the record stays open, so that it is not given to
+            # the sink again if it is received again.
+            delivery.is_given_up |= delivery.with_sink < delivery.parts
+            delivery.parts, delivery.visible_at = delivery.with_sink, inf
+        try:
+            await self._call("release", left)
+        except RecordPublisherError as error:
+            log.warning(
+                "%d records could not be released, so they are received again only after their visibility timeout: %s",
+                len(left),
+                error,
+            )
 
     async def _settle(self) -> None:
         """Acknowledge finished records, and release records that were given up, until the run stops and none of them is left."""

@@ -283,8 +283,13 @@ class QueueJob:
             # A write is never interrupted. A flush is interrupted only if a call of user code hangs, but not because this task is
             # cancelled.
             ending = asyncio.gather(self._end(others + receiving), writing, flushing, return_exceptions=True)
-            hung = await asyncio.shield(self._unless_hung(_ended(flushing), reason))
-            await asyncio.shield(ending)
+
+            async def ended() -> Unfinished | None:
+                hung = await self._unless_hung(_ended(flushing), reason)
+                await ending
+                return hung
+
+            hung = await self._completion.finish(ended())
         return reason, hung
 
     async def _end(self, cancelled: Collection[asyncio.Task[None]]) -> None:

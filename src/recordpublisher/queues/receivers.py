@@ -111,7 +111,7 @@ class Receivers:
         self._bounds, self._is_stopping, self._has_seen_tip = bounds, False, False
         self.run_records = self._run_bytes = 0
         for receiver in self._receivers:
-            receiver.is_at_tip = False
+            receiver.is_at_tip, receiver.last_read_ms = False, None
 
     def end_run(self) -> None:
         """Drop the records that were not flushed, whether they were written or not. None of them is acknowledged.
@@ -314,16 +314,14 @@ class Receivers:
     async def _write(self, receiver: Receiver, batch: RecordBatch) -> None:
         undeserialized = [poisoned.record.sequence_number for poisoned in batch.poisoned]
         numbers = [*batch.sequence_numbers, *undeserialized]
-        if not self._in_flight.are_held(numbers):
-            log.warning(
-                "the visibility timeout of %d records of %s expired before they were written, so they are received again",
-                len(numbers),
-                receiver.shard.key,
-            )
-            self._in_flight.give_up(numbers)
+        if not self._holds(receiver, numbers):
             return
         if batch.poisoned:
             await self._dead_letters.handle_undeserialized(batch)
+            # Asked again, because the dead letters may have taken long.
+            if not self._holds(receiver, batch.sequence_numbers):
+                self._written += undeserialized
+                return
         if len(batch):
             if self._sink.tells_done:
                 # Noted before the write, because the sink may report the records during it.
@@ -345,6 +343,18 @@ class Receivers:
         self.run_records += len(batch)
         self._run_bytes += batch.raw_bytes
 
+    def _holds(self, receiver: Receiver, numbers: Sequence[str]) -> bool:
+        """Return whether this process still holds all of these records. If not, give them up."""
+        if self._in_flight.are_held(numbers):
+            return True
+        log.warning(
+            "the visibility timeout of %d records of %s expired before they were written, so they are received again",
+            len(numbers),
+            receiver.shard.key,
+        )
+        self._in_flight.give_up(numbers)
+        return False
+
 
 class Receiver(msgspec.Struct, eq=False):
     """One receiver, which makes one call at a time, and the records of that call. Sinks and metrics see it as a shard."""
@@ -364,6 +374,7 @@ class Receiver(msgspec.Struct, eq=False):
     """Since when the receiver's call has been running, including retries (epoch ms)."""
     is_at_tip: bool = False
     last_read_ms: int | None = None
+    """When the last receive of this run has succeeded (epoch ms)."""
     last_record_ms: int | None = None
     """When the receiver last got a record (epoch ms)."""
     last_write_ms: int | None = None

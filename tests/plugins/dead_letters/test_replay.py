@@ -129,6 +129,8 @@ async def test_what_succeeds_is_removed_and_what_fails_again_stays(job, shop):
 class QueueWithAFault:
     """What `KinesisQueue` gives: two dead letters, of which the service does not put back the second."""
 
+    last_response_ms = None
+
     def __init__(self):
         self.letters = [ReceivedRecord(name, name, b"x", 1.7e9, 7, "k") for name in ("one", "two")]
         self.made_visible = []
@@ -384,3 +386,20 @@ def test_a_sink_waits_for_its_service_in_a_replay_as_in_the_job(tmp_path):
 
     run_virtual(story())
     assert sink.rows == [b"1"]
+
+
+@pytest.mark.parametrize("properties", ["jsonl", "sql"], indirect=True)
+async def test_a_letter_that_no_stream_can_take_is_kept_and_the_others_go_to_the_stream(job, shop):
+    """Its new payload is too large. The key of a sub-record may be too long as well."""
+    letters = await letters_left(job)
+    mended = {(letter.shard.key, letter.number): letter.record.data for letter in letters}
+    mended[letters[1].shard.key, letters[1].number] = b"x" * (2**20 + 1)
+
+    done, ((data, reason),) = await replay(job, StreamTarget(job), mended)
+    assert (done, data) == (2, b'{"n":2}')
+    assert "but the stream accepts at most 1048576" in reason
+    assert [letter.record.data for letter in await letters_left(job)] == [b'{"n":2}']
+    shop.failing = set()
+    async with rp.DataFetcher(job["flink.streams"], job) as fetcher:
+        await fetcher.run_bounded(stop_at_tip=True)
+    assert shop.handled == [("k", 1), ("k", 3)]

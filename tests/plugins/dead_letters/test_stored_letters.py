@@ -347,3 +347,54 @@ async def test_letters_in_a_stream_are_replayed_once_whatever_this_machine_takes
             pass
 
     assert target.count == 3
+
+
+async def stored(properties, letters):
+    sink = build_dead_letter_sink(load_registry(), properties)
+    await sink.open(SinkContext(("orders",)))
+    for letter in letters:
+        await sink.write(letter.batch())
+    await sink.flush(Checkpoint({}))
+    await sink.close()
+
+
+def numbered(*numbers, shard=SHARD):
+    return [DeadLetter(shard, UserRecord(b"{", f"{number:03}", 1.7e9, "key"), "bad") for number in numbers]
+
+
+class BackToAJobThatRuns:
+    """The job gets each letter again as a later record, which becomes a dead letter too before the next chunk is read."""
+
+    def __init__(self, properties):
+        self.properties, self.replayed = properties, []
+
+    async def replay(self, letters):
+        self.replayed += [int(letter.number) for letter in letters]
+        assert len(self.replayed) < 50, "the replay does not end"
+        for shard in {letter.shard.key: letter.shard for letter in letters}.values():
+            later = [int(letter.number) + 100 for letter in letters if letter.shard.key == shard.key]
+            await stored(self.properties, numbered(*later, shard=shard))
+        return {}
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "sql"])
+async def test_letters_that_the_job_writes_during_a_replay_are_left_to_the_next_one(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.file_letters.CHUNK", 2)
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.table_letters.CHUNK", 2)
+    place = (
+        {"sql.uri": f"sqlite:///{tmp_path}/letters.db"} if kind == "sql" else {f"{kind}.path": f"{tmp_path}/letters"}
+    )
+    given = {f"flink.deadletter.{key}": value for key, value in {"sink": kind, **place}.items()}
+    properties = rp.Properties({"flink.job.name": "shop", "flink.deserializer.error": "DEAD_LETTER", **given})
+    other = Shard("orders", "shardId-000000000002")
+    await stored(properties, [*numbered(1, 2, 3), *numbered(1, 2, 3, shard=other)])
+
+    letters, target = stored_letters_of(properties), BackToAJobThatRuns(properties)
+    try:
+        async for _ in replay_letters(letters, target):
+            pass
+        assert sorted(target.replayed) == [1, 1, 2, 2, 3, 3]
+        left = [int(letter.number) async for chunk in letters.chunks(is_replay=False) for letter in chunk]
+        assert sorted(left) == [101, 101, 102, 102, 103, 103]
+    finally:
+        await letters.close()

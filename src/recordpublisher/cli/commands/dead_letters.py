@@ -259,8 +259,12 @@ async def _replay(
         reason = "a queue takes its dead letters back unchanged"
         raise ConfigurationError.needs("--payloads", "--to job or --to stream", reason=reason)
     done, kept, missing = 0, 0, dict.fromkeys(only or (number for _, number in mended or ()))
-    async with _letters(properties, queue, restores=restores) as letters, target:
-        async for ended, failed in replay_letters(letters, target, only, mended):
+    async with (
+        _letters(properties, queue, restores=restores) as letters,
+        target,
+        aclosing(replay_letters(letters, target, only, mended)) as replaying,
+    ):
+        async for ended, failed in replaying:
             done, kept = done + len(ended), kept + len(failed)
             for letter, reason in failed:
                 name = f"{letter.number} of {letter.shard.key}"

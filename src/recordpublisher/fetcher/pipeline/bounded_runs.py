@@ -7,10 +7,10 @@ import math
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from recordpublisher.consumer.end_position import RunEnd
-from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
+from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError, StateError
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.shards import Shard
@@ -19,6 +19,8 @@ from recordpublisher.publishers.user_code import LEFT_BEHIND
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_state import ShardState
 from .retention_gaps import ShardObservation
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +251,8 @@ class RunCompletion:
         self._is_stopped = False
         self.ending = asyncio.Event()
         """Set when a run begins to end, until the next run starts."""
+        self._finishing: asyncio.Task[Any] | None = None
+        self._cancels_before = 0
 
     @property
     def is_running(self) -> bool:
@@ -268,7 +272,9 @@ class RunCompletion:
         return self._reason.exception()
 
     def start(self) -> None:
-        """Start a run. If `stop` was called before, the run ends at once."""
+        """Start a run. If `stop` was called before, the run ends at once. Raises: the error of `check_finished`."""
+        self.check_finished()
+        self._cancels_before = _cancels()
         self._reason = asyncio.get_running_loop().create_future()
         self.ending.clear()
         if self._is_stopped:
@@ -312,6 +318,34 @@ class RunCompletion:
             self._reason.set_exception(error)
             self.ending.set()
         return self.error is not None
+
+    def check_finished(self) -> None:
+        """Check that a run may start. Raises: StateError if the last run was cancelled twice, and its write has not ended."""
+        if self._finishing is not None and not self._finishing.done():
+            raise StateError(
+                "the last run was cancelled twice, and its write has not ended: wait until it has ended, or create a new job"
+            )
+
+    async def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await the work that ends a run, and return its result. If the run is cancelled meanwhile, raise the cancellation after that.
+
+        `asyncio.shield` alone would return at once, and a write would go on beside the next run. Only the second cancellation of a run
+        does not wait, for a write that hangs. Then no further run starts before the work has ended.
+        """
+        self._finishing = task = asyncio.create_task(work)
+        cancellation = None
+        while not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError as error:
+                if _cancels() - self._cancels_before > 1:
+                    raise
+                cancellation = error
+        if cancellation is None:
+            return task.result()
+        if not task.cancelled():
+            task.exception()  # Retrieved, because otherwise asyncio would log it.
+        raise cancellation
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` in a background task of the run."""
@@ -372,3 +406,9 @@ def _check(name: str, given: Any, types: tuple[type, ...], valid: str) -> None:
         return
     if isinstance(given, bool) or not isinstance(given, types) or not 0 <= given < math.inf:  # type: ignore[operator]
         raise ConfigurationError(name, given, valid)
+
+
+def _cancels() -> int:
+    """Return how often the current task was cancelled."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
-from recordpublisher.publishers.kinesis_queue_source import KinesisQueue
+from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
+from recordpublisher.publishers.kinesis.ports import ReadResponse
+from recordpublisher.publishers.kinesis_queue_source import KinesisQueue, ReceivedRecord
+from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.queue_properties import QUEUE_CREATION
 from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.shards import Shard
+from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.shards import HashRange, Shard
 
 from ..runtime.stream_names import StreamNames, streams_argument
 from .base import Failures, StoredLetters
@@ -17,11 +21,16 @@ from .base import Failures, StoredLetters
 HIDDEN_SECONDS = 120
 """How long letters are hidden from other processes while they are shown or replayed. After that they are visible again."""
 
+_INCOMPLETE = "kept, because other records of its aggregate have failed or were not chosen: a queue removes an aggregate only as a whole"
+
 
 class QueueLetters(StoredLetters):
     """Letters of the queue that a job reads. A replay puts them back with a receive count of 0, or discards them.
 
     Letters are received until every one was received once. At the end those that remain become visible to other receivers again.
+
+    An aggregate of the KPL is shown and replayed as its sub-records, as the job reads it. The queue keeps it until all of them have
+    succeeded in one replay.
 
     - `restores`: whether replayed letters go back into the queue. If not, they are discarded.
 
@@ -29,16 +38,18 @@ class QueueLetters(StoredLetters):
     """
 
     def __init__(self, properties: Properties, *, restores: bool) -> None:
-        streams = list(StreamNames(streams_argument(properties)).given.values())
+        names = StreamNames(streams_argument(properties)).given
+        streams = list(names.values())
         KinesisQueue.check(properties, streams)
         # A command that looks at a queue must not create one.
         self._queue = KinesisQueue(properties.merged({QUEUE_CREATION.key: "NONE"}))
         self._queue.prepare(streams)
         self._api = "RestoreDeadLetterQueueRecords" if restores else "AcknowledgeDeadLetterQueueRecords"
-        self._stream = streams[0]
+        # The name, as in the job: a handler or a replay into the stream would not know the stream by its ARN.
+        (self._stream,) = names
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Yield at most ten letters at a time, each letter once."""
+        """Yield the records of at most ten letters at a time, each letter once."""
         arn, client = await self._queue.queue_arn(), self._queue.client()
         self._held: dict[str, str] = {}
         seen: set[str] = set()
@@ -53,31 +64,40 @@ class QueueLetters(StoredLetters):
                 seen.update(letter.record_id for letter in new)
                 if not new:
                     continue
+                shard = Shard(self._stream, "queue")
                 yield [
-                    DeadLetter(
-                        Shard(self._stream, "queue"),
-                        UserRecord(letter.data, letter.record_id, letter.arrival, letter.partition_key),
-                        "received too often",
-                        letter.handle,
-                    )
+                    DeadLetter(shard, record, "received too often", letter.handle)
                     for letter in new
+                    for record in await _records_of(letter)
                 ]
         finally:
             # Make letters that were only shown, or that failed, visible at once. Otherwise they would stay hidden for two minutes.
             await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held.values()), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
-        """Restore or discard the letters that succeeded. Return the letters for which the service refused the call.
+        """Restore or discard the letters that succeeded. Return those for which the service refused the call, and incomplete aggregates.
 
         The letters that failed stay hidden until the replay ends, so that the replay does not receive them again.
         """
-        handles = [letter.place for letter in succeeded]
+        incomplete = {letter.place for letter in failed}
+        ended = [letter for letter in succeeded if letter.place not in incomplete]
+        handles = list(dict.fromkeys(letter.place for letter in ended))
         codes = await self._queue.client().settle(self._api, await self._queue.queue_arn(), handles)
-        for letter in succeeded:
+        for letter in ended:
             if letter.place not in codes:
                 self._held.pop(letter.record.sequence_number, None)
-        return {letter.key: f"{self._api}: {codes[letter.place]}" for letter in succeeded if letter.place in codes}
+        refused = {letter.key: f"{self._api}: {codes[letter.place]}" for letter in ended if letter.place in codes}
+        return refused | {letter.key: _INCOMPLETE for letter in succeeded if letter.place in incomplete}
 
     async def close(self) -> None:
         """Close the client."""
         await self._queue.close()
+
+
+async def _records_of(letter: ReceivedRecord) -> list[UserRecord]:
+    """Return the record of a letter, or its sub-records if it is an aggregate. An aggregate without sub-records is returned itself."""
+    record = UserRecord(letter.data, letter.record_id, letter.arrival, letter.partition_key)
+    # A queue has no shards, so sub-records of any hash key are kept.
+    deaggregator = Deaggregator(Shard("queue", "queue", hash_range=HashRange()), ShardMetrics())
+    parts = deaggregator.batches(ReadResponse([record], None), None, StartingPosition.trim_horizon())
+    return [each async for part in parts for each in part.records] or [record]

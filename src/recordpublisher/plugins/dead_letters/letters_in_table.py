@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, delete, select, tuple_
+from sqlalchemy import Connection, Select, Table, and_, delete, func, or_, select, tuple_
 from sqlalchemy.exc import DataError
 
 from recordpublisher.fetcher.conditional_store import unreadable_error
@@ -28,6 +28,14 @@ _StoredRow = tuple[Any, Any]
 """The key of a row, and its columns or the error of one of them."""
 
 
+_Newest = tuple[Any, ...]
+"""A stream, a shard id, and the shard's newest sequence number."""
+
+
+_SHARDS = 100
+"""Number of shards whose letters are read by one query, because databases limit the parameters of a statement."""
+
+
 _NEEDED = {*IDENTITY, "partition_key", "explicit_hash_key", "approximate_arrival_timestamp", "data", "value"}
 
 
@@ -42,15 +50,19 @@ class TableLetters(StoredLetters):
         self._name = properties.value(SQL_TABLE)
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Yield the letters in the order of stream, shard and sequence number.
+        """Yield the letters in the order of stream, shard and sequence number. Later letters of a running job are left out.
 
         Raises: ConfigurationError if the table does not have the columns of a record.
         """
-        place: Any = None
-        while rows := await self._database.transaction(partial(self._page_after, place)):
-            place = rows[-1][0]
-            if letters := self._read_letters(rows, self._letter):
-                yield letters
+        # A replay into a stream whose records fail again would otherwise never end.
+        newest = await self._database.transaction(self._newest_of_shards)
+        for start in range(0, len(newest), _SHARDS):
+            place: Any = None
+            shards = newest[start : start + _SHARDS]
+            while rows := await self._database.transaction(partial(self._page_after, place, shards)):
+                place = rows[-1][0]
+                if letters := self._read_letters(rows, self._letter):
+                    yield letters
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
         """Delete the rows of the letters that succeeded."""
@@ -61,13 +73,23 @@ class TableLetters(StoredLetters):
         """Close the connection."""
         await self._database.close()
 
-    def _page_after(self, place: Any, connection: Connection) -> list[_StoredRow]:
+    def _newest_of_shards(self, connection: Connection) -> list[_Newest]:
+        """Return the newest sequence number of each shard, in order."""
+        table = self._table(connection)
+        stream, shard_id, number = (table.columns[name] for name in IDENTITY[:3])
+        newest = select(stream, shard_id, func.max(number)).group_by(stream, shard_id).order_by(stream, shard_id)
+        return [tuple(row) for row in connection.execute(newest)]
+
+    def _page_after(self, place: Any, shards: Sequence[_Newest], connection: Connection) -> list[_StoredRow]:
         table = self._table(connection)
         keys = [table.columns[name] for name in IDENTITY]
         columns = select(*(table.columns[name] for name in sorted(_NEEDED)))
 
+        stream, shard_id, number, _ = keys
+        known = or_(*(and_(stream == a, shard_id == b, number <= newest) for a, b, newest in shards))
+
         def page(selected: Select[Any]) -> Select[Any]:
-            following = selected if place is None else selected.where(tuple_(*keys) > place)
+            following = selected.where(known) if place is None else selected.where(known, tuple_(*keys) > place)
             return following.order_by(*keys).limit(CHUNK)
 
         try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from itertools import groupby
 from typing import Self
 
@@ -13,16 +13,17 @@ from recordpublisher.fetcher.conditional_store import wait_for_store
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.fetcher.pipeline.dead_letters import dead_letter_sink_error
 from recordpublisher.fetcher.sink import RejectedRecord, SinkContext
-from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.errors import ConfigurationError, InvalidRecordError
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SINK, ON_BAD_RECORD, SINK, STREAMS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
+from recordpublisher.publishers.user_code import describe_error
 
 from ..host.build_from_properties import build_sink, dead_letter_properties
 from ..host.plugin_loading import load_registry
-from ..runtime.argument_checks import decorators_and_type
+from ..runtime.argument_checks import checked_for_no_archive, decorators_and_type
 from ..runtime.data_fetcher import DataFetcher
 from ..runtime.stream_names import StreamNames, streams_argument
 from ..sinks.callback import MemorySink
@@ -37,27 +38,31 @@ async def replay_letters(
     target: JobTarget | StreamTarget | DropTarget,
     only: Collection[str] = (),
     payloads: Mapping[tuple[str, str], bytes] | None = None,
-) -> AsyncIterator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]]]:
+) -> AsyncGenerator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]], None]:
     """Replay every letter once, a chunk at a time. Yield the letters that succeeded, and those that failed and are kept, with the reason.
 
     - `only`: the sequence numbers of the letters to replay; empty for all. The other letters are kept.
     - `payloads`: new payloads by the shard's key and the letter's sequence number. If given, only these letters are replayed. A letter
       that fails is kept with its old payload.
     """
-    async for chunk in letters.chunks(is_replay=True):
-        chosen = [letter for letter in chunk if not only or letter.number in only]
-        if payloads is not None:
-            chosen = [
-                _with_payload(letter, payloads) for letter in chosen if (letter.shard.key, letter.number) in payloads
-            ]
-        reasons = await target.replay(chosen) if chosen else {}
-        done = {letter.key for letter in chosen if letter.key not in reasons}
-        ended = [letter for letter in chunk if letter.key in done]
-        # Letters that were not chosen are passed as failed ones: letters in a stream can be kept only by putting them there again.
-        kept = await letters.finish(ended, [letter for letter in chunk if letter.key not in done]) or {}
-        reasons = {**reasons, **kept}
-        failed = [(letter, reasons[letter.key]) for letter in chunk if letter.key in reasons]
-        yield [letter for letter in ended if letter.key not in kept], failed
+    # Closed even after an error, before the letters are: a queue's letters would otherwise stay hidden, and a list would lack them.
+    async with aclosing(letters.chunks(is_replay=True)) as chunks:
+        async for chunk in chunks:
+            chosen = [letter for letter in chunk if not only or letter.number in only]
+            if payloads is not None:
+                chosen = [
+                    _with_payload(letter, payloads)
+                    for letter in chosen
+                    if (letter.shard.key, letter.number) in payloads
+                ]
+            reasons = await target.replay(chosen) if chosen else {}
+            done = {letter.key for letter in chosen if letter.key not in reasons}
+            ended = [letter for letter in chunk if letter.key in done]
+            # Letters that were not chosen are passed as failed ones: letters in a stream can be kept only by putting them there again.
+            kept = await letters.finish(ended, [letter for letter in chunk if letter.key not in done]) or {}
+            reasons = {**reasons, **kept}
+            failed = [(letter, reasons[letter.key]) for letter in chunk if letter.key in reasons]
+            yield [letter for letter in ended if letter.key not in kept], failed
 
 
 def _with_payload(letter: DeadLetter, payloads: Mapping[tuple[str, str], bytes]) -> DeadLetter:
@@ -114,8 +119,8 @@ class JobTarget:
 
     - `program`: the `DataFetcher` of the job if the job is a Python program; None if properties alone describe the job.
 
-    Raises: ConfigurationError if the job has no sink, if its sink keeps records only in memory, or if the sink does not accept these
-    values.
+    Raises: ConfigurationError if the job has no sink, if its sink writes an archive or keeps records only in memory, or if the sink does
+    not accept these values.
     """
 
     def __init__(self, properties: Properties, program: DataFetcher | None = None) -> None:
@@ -125,7 +130,8 @@ class JobTarget:
             self._decorator_for, self._value_type = decorators_and_type(registry, given)
         else:
             sink, self._decorator_for, self._value_type = program.sink_and_decorators(given)
-        sink = build_sink(registry, given) if sink is None else sink
+        reason = "its files say that they have all records between two, and dead letters are only some; replay with --to stream"
+        sink = checked_for_no_archive(given, build_sink(registry, given) if sink is None else sink, reason)
         if isinstance(sink, MemorySink):
             reason = "the replayed records would be lost at the end of this command"
             valid = "another sink, for example -p flink.sink=map -p flink.sink.map.function=MODULE:FUNCTION"
@@ -191,15 +197,20 @@ class StreamTarget(AsyncExitStack):
         self._sinks: dict[str, KinesisSink] = {}
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
-        """Put the letters, wait until all are acknowledged, and return no failures.
+        """Put the letters, and wait until all are acknowledged. Return the letters that no stream can take, such as one that is too large.
 
         Raises: ConfigurationError if the job does not read a letter's stream; SinkError if a record cannot be put.
         """
-        for stream, of_stream in groupby(letters, lambda letter: letter.shard.stream):
-            await put_letters(await self._sink_of(stream), of_stream)
+        failed: dict[tuple[str, str, int], str] = {}
+        for letter in letters:
+            sink = await self._sink_of(letter.shard.stream)
+            try:
+                await put_letters(sink, [letter])
+            except InvalidRecordError as error:  # The sink stays usable.
+                failed[letter.key] = describe_error(error)
         for sink in self._sinks.values():
             await sink.flush()
-        return {}
+        return failed
 
     async def _sink_of(self, stream: str) -> KinesisSink:
         if stream not in self._sinks:

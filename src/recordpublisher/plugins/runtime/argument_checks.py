@@ -154,6 +154,16 @@ def checked_for_archive(given: Properties, sink: Sink) -> Sink:
     return sink
 
 
+def checked_for_no_archive(given: Properties, sink: Sink, reason: str) -> Sink:
+    """Return the sink. Raises: ConfigurationError with this reason if it writes an archive.
+
+    A file of an archive says that it has every record of a shard between two positions, so a reader would pass over the others.
+    """
+    if given.value(ARCHIVE) or getattr(sink, "keeps_archive", False):
+        raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
+    return sink
+
+
 def check_sink(sink: object) -> None:
     """Check that `sink` is an instance of `Sink`. Raises: ConfigurationError if it is not."""
     if not isinstance(sink, Sink):

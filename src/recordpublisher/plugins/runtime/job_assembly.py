@@ -63,6 +63,7 @@ from .argument_checks import (
     check_sink,
     check_store,
     checked_for_archive,
+    checked_for_no_archive,
     checked_snapshots,
     chosen_deserializer,
     value_type_made_by,
@@ -222,6 +223,7 @@ def _alone_worker(
 _NO_WATERMARKS = (
     "a queue keeps no order, so it has no watermarks; leave it out, and take the time from the record's value"
 )
+_NO_ARCHIVE = "a queue keeps no order, so no file can say which records of a shard it has; leave it out"
 _REFUSED: dict[Property[Any], str] = {
     STATE_URI: "nothing is stored: the queue keeps what is not acknowledged; leave it out",
     LOOKAHEAD: _NO_WATERMARKS,
@@ -264,7 +266,7 @@ def build_queue_job(
         QueueJobParts(
             source=made,
             stream=stream,
-            sink=build_sink(registry, given) if sink is None else sink,
+            sink=checked_for_no_archive(given, build_sink(registry, given) if sink is None else sink, _NO_ARCHIVE),
             decorator_for=batch_decorator_factory(registry, given, values),
             settings=QueueSettings.of(given),
             clock=clock,
