@@ -1,0 +1,62 @@
+"""A program may open its sink again: the records that a cancelled close has left are put then."""
+
+import asyncio
+
+import pytest
+
+from recordpublisher.testing.virtual_time import run_virtual
+
+from fakes.writable_stream import FakeKinesis, a_sink
+
+KINDS = [{}, {"flink.sink.kinesis.ordering": "PER_KEY"}, {"AggregationEnabled": True}]
+NAMES = ["plain", "per key", "aggregates"]
+
+
+async def close_for_a_second(sink):
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1):
+            await sink.close()
+
+
+@pytest.mark.parametrize("more", KINDS, ids=NAMES)
+def test_records_of_a_call_that_a_cancelled_close_has_cut_off_are_put_by_the_next_use(more):
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake, more)
+        await sink.__aenter__()
+        fake.latency = 60
+        for number in range(5):
+            await sink.put(b"%d" % number, "k")
+        await close_for_a_second(sink)
+        fake.latency = 0.005
+        async with asyncio.timeout(60), sink:
+            await sink.put(b"5", "k")
+            await sink.flush()
+        return [data for _, data in fake.user_records()], sink.metrics()["outstandingRecordsCount"]
+
+    assert run_virtual(job()) == ([b"%d" % number for number in range(6)], 0)
+
+
+def test_an_aggregate_that_waited_for_a_listing_is_finished_by_the_next_use():
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake, {"AggregationEnabled": True})
+        await sink.__aenter__()
+        fake.split("s0")
+        put_records = fake.put_records
+
+        async def put_then_list_slowly(*given):
+            answer = await put_records(*given)
+            fake.latency = 60
+            return answer
+
+        fake.put_records = put_then_list_slowly
+        for number in range(20):
+            await sink.put(b"%d" % number, f"k{number}")
+        await close_for_a_second(sink)
+        fake.put_records, fake.latency = put_records, 0.005
+        async with asyncio.timeout(60), sink:
+            await sink.flush()
+        return sorted(int(data) for _, data in fake.user_records()), sink.metrics()["outstandingRecordsCount"]
+
+    assert run_virtual(job()) == ([*range(20)], 0)
