@@ -147,9 +147,13 @@ class RecordSending:
 
         Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
         """
-        self._is_closed = False
+        self._is_closed, self._ending = False, None
         summary = await self.limit.read()
         self._apply_shard_map(await self._listing.list_first(summary.distributes_by_key))
+        # An earlier use of the sink may have left these records, if its close was cancelled.
+        self._put_back_unanswered()
+        for aggregate, shard_id in self._listing.take_misrouted():
+            self._complete_misrouted(aggregate, shard_id, self._queues.map)
         self._tasks = [
             self._start(self._send_when_due(), "kinesis-sink-sender"),
             self._start(self._keep_shard_map(), "kinesis-sink-shard-map"),
@@ -216,17 +220,21 @@ class RecordSending:
         self._forget_failures()
 
     async def _take_all(self) -> list[PendingRecord]:
-        calls, now = list(self._calls), self._clock.monotonic()
+        calls = list(self._calls)
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-        requests, self._unanswered = self._unanswered, []
-        for batch in chain.from_iterable(reversed(requests)):
-            batch.queue.mark_completed(len(batch.records), batch.limit_seconds, now)
-            self._put_back(batch.queue, batch.records)
+        self._put_back_unanswered()
         taken = [record for queue in self._queues for record in queue.drain()]
         taken += [] if self._order is None else self._order.take_held()
         return [*taken, *(aggregate for aggregate, _ in self._listing.take_misrouted())]
+
+    def _put_back_unanswered(self) -> None:
+        """Queue the records of calls that ended without results again, before all other records."""
+        requests, self._unanswered = self._unanswered, []
+        for batch in chain.from_iterable(reversed(requests)):
+            batch.queue.mark_completed(len(batch.records), batch.limit_seconds, self._clock.monotonic())
+            self._put_back(batch.queue, batch.records)
 
     # --- 1. a record is queued for its shard -----------------------------------------------------------------------------------------
 
