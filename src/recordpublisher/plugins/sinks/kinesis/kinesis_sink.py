@@ -279,7 +279,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
             rejected = [
                 (RecordBatch(shard, [read], raw_count=1, raw_bytes=len(read.data)), reason)
                 for record, reason in failed
-                if record.origin is not None and not (record.source and record.source.is_revoked)
+                if record.origin is not None and not record.is_revoked
                 for shard, read in [record.origin]
             ]
             if rejected:

@@ -33,8 +33,9 @@ from .pending_records import (
     rejection_reason,
     size_of,
 )
+from .put_results import NEVER
 from .send_permission import SendPermission
-from .sending import NEVER, RecordSending
+from .sending import RecordSending
 from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
 log = logging.getLogger("recordpublisher.producer")

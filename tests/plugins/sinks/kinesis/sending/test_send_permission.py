@@ -96,7 +96,9 @@ def test_parts_of_a_revoked_shard_in_an_aggregate_that_is_sent_do_not_count_as_p
 
 @pytest.mark.parametrize("ordering", ["NONE", "PER_KEY"])
 @pytest.mark.parametrize("is_sent", [False, True])
-def test_records_of_a_revoked_shard_are_not_reported_as_failed(is_sent, ordering):  # The next reader of their shard puts them.
+def test_records_of_a_revoked_shard_are_not_reported_as_failed(
+    is_sent, ordering
+):  # The next reader of their shard puts them.
     async def job():
         fake, failed = FakeKinesis(), []
         fake.refuse, fake.latency = lambda entry: "ValidationException", 1.0
