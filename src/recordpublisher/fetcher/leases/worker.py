@@ -384,6 +384,9 @@ class Worker:
         elif self._readers.has_unfinished(gone) and now < self._gone_until:
             return True
         else:
+            if gone - self._owned.ends.keys():
+                # If this worker was sealed, others may have read these shards to their ends. Then this heartbeat fails.
+                await self._heartbeat.write()
             await self.checkpoint(may_be_partial=True)
         return False
 
