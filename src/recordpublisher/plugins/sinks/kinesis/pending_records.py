@@ -185,11 +185,11 @@ class AwaitedRecords:
         future.exception()  # Marks it as retrieved, because the call may be cancelled before it raises the error.
         return True
 
-    def fail_all(self, error: BaseException) -> None:
-        """Raise the error in every call that waits."""
+    def fail_all(self, reason: str) -> None:
+        """Raise a SinkError in every call that waits, whose record was accepted."""
         for future in self._futures.values():
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(SinkError(reason))
                 future.exception()
 
 

@@ -633,10 +633,10 @@ class RecordSending:
             code = getattr(error, "code", "") or type(error).__name__
             self._ending = asyncio.create_task(self._give_up_rest(code, str(error)), name="kinesis-sink-ending")
         self._failures.fail(error)
-        if (
-            self._ending is None
-        ):  # Otherwise each record that is left is given up, and the call that waits for it gets that error.
-            self._failures.awaited.fail_all(error)
+        # Otherwise each record that is left is given up, and the call that waits for it gets that error.
+        if self._ending is None:
+            ended = "ended before the record was acknowledged; it may be in the stream"
+            self._failures.awaited.fail_all(f"the Kinesis sink of {self._stream} {ended}: {self._failures.error}")
         self._on_progress()
 
     async def _give_up_rest(self, code: str, message: str) -> None:

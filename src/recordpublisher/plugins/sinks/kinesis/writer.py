@@ -383,7 +383,7 @@ class KinesisWriter:
         reason = (
             f"the Kinesis sink of {self._stream} was closed before the record was acknowledged; it may be in the stream"
         )
-        self._failures.awaited.fail_all(SinkError(reason))
+        self._failures.awaited.fail_all(reason)
         self._wake_waiters()
 
     def has_room(self) -> bool:
