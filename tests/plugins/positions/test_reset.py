@@ -147,7 +147,7 @@ async def test_children_of_unread_parents_wait_for_them_in_a_group_too(job, put,
 
     plan = await reset(elastic, to)
 
-    async with job_and_lister(elastic) as (positions, service, streams):
+    async with job_and_lister(elastic) as (positions, *_):
         table = (await GroupStore(positions._opened_store()).read_table()).document
     parent, other, *children = sorted(table.leases)
     assert (parent.endswith(FIRST), other.endswith(SECOND), len(children)) == (True, True, 2)

@@ -154,7 +154,7 @@ def test_a_record_that_ends_the_sink_of_a_job_is_the_reason_for_every_other_wait
         waiting = asyncio.create_task(sink.put(b"good", "b", wait=True))
         await sink.put(b"bad", "a")
         with pytest.raises(
-            SinkError, match="sink of out ended before .* 'a' .*was not put into out: ValidationException"
+            SinkError, match=r"sink of out ended before .* 'a' .*was not put into out: ValidationException"
         ):
             await waiting
         with pytest.raises(SinkError):
