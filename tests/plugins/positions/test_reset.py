@@ -274,6 +274,21 @@ async def test_a_suspended_worker_commits_no_row_after_a_reset(job, put, tmp_pat
     await sink.close()
 
 
+async def test_a_suspended_worker_whose_positions_are_in_the_state_store_commits_nothing_after_a_reset(job, put):  # S6
+    """Its write of them would also commit the rows of a sink that keeps no positions, such as an Iceberg table."""
+    elastic = rp.Properties({**job, **GROUP})
+    put(b"1")
+    await read(elastic)
+    async with job_and_lister(elastic) as (positions, *_):
+        group = GroupStore(positions._opened_store())
+        (worker,) = await group.read_records()
+        assert not (await group.read_part(worker, 0)).document.is_sealed
+
+        await reset(elastic, "TRIM_HORIZON")
+
+        assert (await group.read_part(worker, 0)).document.is_sealed
+
+
 async def test_positions_with_the_rows_of_a_sink_are_reset_there(job, put, tmp_path):
     put(b"1")
     sink = {
