@@ -97,6 +97,7 @@ class Worker:
             self._commits,
             self._heartbeat,
             self._loads,
+            listing,
             clock,
             settings,
         )
