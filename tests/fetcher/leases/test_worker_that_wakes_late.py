@@ -1,7 +1,11 @@
-"""A worker that could not reach the store for so long that others read its shards to their ends has lost these shards."""
+"""A worker that could not reach the store for long was sealed: it takes nothing for deleted, and replaces nobody."""
 
 import asyncio
 
+from recordpublisher.fetcher.leases.group_store import WORKERS, GroupStore
+from recordpublisher.fetcher.leases.lease_table import GroupJob
+from recordpublisher.fetcher.leases.worker_record import WorkerRecord
+from recordpublisher.fetcher.leases.worker_sealing import seal_worker
 from recordpublisher.fetcher.sink import RevocationReason
 from recordpublisher.publishers.errors import StoreUnavailableError
 from recordpublisher.testing import run_virtual
@@ -72,4 +76,42 @@ def test_it_has_lost_the_shards_whose_leases_are_gone_because_others_have_read_t
 
     dropped, error = run_virtual(story())
     assert RevocationReason.DELETED not in dropped.values()
+    assert error == "FencedError"
+
+
+class SlowHeartbeats(Gate):
+    """Heartbeats take long, as after the sleep of a machine, in which their timer stood."""
+
+    async def compare_and_set(self, name, value, expected):
+        if name.startswith(WORKERS) and b'"sealed"' not in value:
+            await asyncio.sleep(3)
+        return await super().compare_and_set(name, value, expected)
+
+
+def test_it_does_not_replace_a_worker_that_was_started_alone_meanwhile():  # E10
+    async def story():
+        group = LeaseGroup(1)
+        try:
+            group.join("a")
+            await asyncio.sleep(30)
+            group.join("standby")
+            await asyncio.sleep(30)
+            gate = group.workers["standby"]._group._store = SlowHeartbeats(group.store)
+            gate.reads = gate.writes = False
+            group.workers["a"].leave()
+            await group.tasks["a"]
+            documents = GroupStore(group.store)
+            await seal_worker(documents, "standby")
+            found = await documents.read_table()
+            alone = WorkerRecord("alone", 1, is_alone=True, table_version=found.document.version + 1)
+            await documents.own_record("alone").write(alone)
+            await documents.write_table(found.document.with_alone_owner("alone", GroupJob("sink")), found.version)
+            gate.reads = gate.writes = True
+            await asyncio.wait([group.tasks["standby"]], timeout=60)
+            return (await documents.read_record("alone")).document, type(group.tasks["standby"].exception()).__name__
+        finally:
+            await group.close()
+
+    alone, error = run_virtual(story())
+    assert not alone.is_sealed
     assert error == "FencedError"
