@@ -363,6 +363,8 @@ class Worker:
                 f"worker {alone.worker} was started alone with this job, which ended the group. This process "
                 "ends. To share the shards again, stop that worker and start all processes with --group"
             )
+        # If this worker was sealed before that start, it wakes late and may not replace it. Then this heartbeat fails.
+        await self._heartbeat.write()
         states, part = await seal_alone_worker(self._group, alone, self._positions)
         folded = table.with_alone_leases(states, None if part is None else part.pinned_ms)
         first = None if folded.leases else await self._listing.first_table(self.name)
