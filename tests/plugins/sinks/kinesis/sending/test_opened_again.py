@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.testing.virtual_time import run_virtual
 
 from fakes.writable_stream import FakeKinesis, a_sink
@@ -60,3 +61,35 @@ def test_an_aggregate_that_waited_for_a_listing_is_finished_by_the_next_use():
         return sorted(int(data) for _, data in fake.user_records()), sink.metrics()["outstandingRecordsCount"]
 
     assert run_virtual(job()) == ([*range(20)], 0)
+
+
+def test_a_sink_that_two_tasks_open_at_once_is_opened_once():
+    """Otherwise two senders would share the queues, and a close would end only one of them."""
+
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake)
+        first, second = await asyncio.gather(sink.__aenter__(), sink.__aenter__(), return_exceptions=True)
+        await sink.put(b"1", "k")
+        await sink.close()
+        left = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("kinesis-sink")]
+        return first is sink, str(second), left, [data for _, data in fake.user_records()]
+
+    is_open, error, left, put = run_virtual(job())
+    assert (is_open, left, put) == (True, [], [b"1"])
+    assert "is open already" in error
+
+
+def test_a_sink_whose_opening_failed_can_be_opened_again():
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake)
+        fake.listing_error = FatalKinesisError("ListShards", "AccessDeniedException", "no")
+        with pytest.raises(FatalKinesisError):
+            await sink.__aenter__()
+        fake.listing_error = None
+        async with sink:
+            await sink.put(b"1", "k")
+        return [data for _, data in fake.user_records()]
+
+    assert run_virtual(job()) == [b"1"]
