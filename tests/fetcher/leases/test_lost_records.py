@@ -29,5 +29,5 @@ def test_others_take_its_shards_after_a_lease_duration_where_it_stopped(caplog):
 
     assert run_virtual(story()) == (2, [0, 0, 7, 7])
     assert [line for line in caplog.messages if "record" in line] == [
-        "the record of worker a, which owns shards, was deleted: the worker counts as ended, and other workers take its shards"
+        "the record of worker a, which owns shards, was deleted: it counts as ended, and other workers take its shards"
     ]

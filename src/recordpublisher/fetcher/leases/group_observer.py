@@ -133,7 +133,7 @@ class GroupObserver:
             # Its watermark is not known, so it holds back the watermark of the group until its shards are taken.
             lost[worker] = WorkerRecord(worker, 0, is_sealed=True, is_active=True, parts=parts)
             if worker not in self._lost:
-                text = "the record of worker %s, which owns shards, was deleted: the worker counts as ended, and other workers take its shards"
+                text = "the record of worker %s, which owns shards, was deleted: it counts as ended, and other workers take its shards"
                 log.warning(text, worker)
         self._lost = lost.keys()
         return lost
