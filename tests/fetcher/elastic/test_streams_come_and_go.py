@@ -292,6 +292,50 @@ def test_what_was_read_of_a_deleted_stream_is_written_and_committed_before_its_l
     assert run_virtual(run()) == set()
 
 
+def test_what_was_read_of_a_deleted_stream_is_written_by_a_worker_that_another_one_tells_of_the_deletion():  # S8
+    """The reader of this worker notices it later, because it waits for the answer to a call."""
+
+    async def run():
+        group, handled, late = ElasticProcesses(4, streams=("s", "t")), [], set()
+        create = group.source.create
+
+        async def create_late(shard, position, metrics):
+            publisher = await create(shard, position, metrics)
+            read = publisher.run
+
+            async def run(consumer):
+                try:
+                    return await read(consumer)
+                except rp.StreamNotFoundError:
+                    await asyncio.sleep(600 if shard.key in late else 0)
+                    raise
+
+            publisher.run = run
+            return publisher
+
+        async def handle(record):
+            await asyncio.sleep(0.5 if f"t/{record.shard_id}" in late else 0.1)
+            handled.append((record.shard_id, int(record.data)))
+
+        group.source.create = create_late
+        sinks = [rp.MapSink(handle, ordering="PER_SHARD", clock=VirtualClock()) for _ in range(2)]
+        processes = [await group.join(("s", "t"), sink=sink) for sink in sinks]
+        await group.wait_until(lambda: all(len(keys(each)) == 2 for each in processes))
+        late |= {key for key in keys(processes[1]) if key.startswith("t/")}
+        group.send(30)
+        await group.wait_until(lambda: all(each.fetcher.sink_unfinished().records > 50 for each in processes))
+        group.source.deleted.add("t")
+        await asyncio.sleep(60)
+        left = [keys(each) for each in processes]
+        for each in processes:
+            await each.stop()
+        return len(late), left, group.sent - set(handled)
+
+    late, left, missing = run_virtual(run())
+    assert (late, missing) == (1, set())
+    assert sorted(left) == [["s/shard-0"], ["s/shard-2"]]
+
+
 def test_the_shards_of_a_deleted_stream_are_idle_and_not_looked_for_until_their_leases_are_gone():  # S8
     async def run():
         group = ElasticProcesses(2, streams=("s", "t"))
