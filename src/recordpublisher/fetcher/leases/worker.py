@@ -379,17 +379,18 @@ class Worker:
         the sink drops the rest with the shards.
         """
         gone, now = self._gone_shards(), self._clock.monotonic()
+        deleted = gone - self._owned.ends.keys()
         if gone - self._gone:
+            if deleted - self._gone:
+                # If this worker was sealed, others may have read these shards to their ends. Then this heartbeat fails.
+                await self._heartbeat.write()
             self._gone_until = now + self._settings.duration
         self._gone |= gone
         if not gone:
             self._gone = frozenset()
-        elif self._readers.has_unfinished(gone) and now < self._gone_until:
+        elif self._readers.has_unfinished(deleted) and now < self._gone_until:
             return True
         else:
-            if gone - self._owned.ends.keys():
-                # If this worker was sealed, others may have read these shards to their ends. Then this heartbeat fails.
-                await self._heartbeat.write()
             await self.checkpoint(may_be_partial=True)
         return False
 
