@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.errors import FatalKinesisError
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -93,3 +94,25 @@ def test_a_sink_whose_opening_failed_can_be_opened_again():
         return [data for _, data in fake.user_records()]
 
     assert run_virtual(job()) == [b"1"]
+
+
+@pytest.mark.parametrize("more", KINDS, ids=NAMES)
+def test_records_of_a_program_are_not_forgotten_when_it_gives_the_sink_to_a_job(more):
+    """Only the records of an earlier job are: the next start of that job reads them again."""
+
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake, more)
+        await sink.__aenter__()
+        fake.latency = 60
+        for number in range(5):
+            await sink.put(b"%d" % number, "k")
+        await close_for_a_second(sink)
+        fake.latency = 0.005
+        await sink.open(SinkContext())
+        await sink.put(b"5", "k")
+        await sink.flush()
+        await sink.close()
+        return [data for _, data in fake.user_records()], sink.metrics()["outstandingRecordsCount"]
+
+    assert run_virtual(job()) == ([b"%d" % number for number in range(6)], 0)
