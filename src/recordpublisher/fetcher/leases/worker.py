@@ -313,14 +313,15 @@ class Worker:
         view = await self._observer.read_group()
         if view is None or view.table.alone is not None:
             return await self._begin_group(view)
-        if await self._waits_for_deleted():
-            return True
-        self._apply_table()
+        # Before the wait for records of deleted streams, because alignment may hold these records back.
         known, self.group_maximum = self.group_watermark, view.max_watermark
         self.group_watermark = group_watermark(view, known, self._observer.sealed_for_long)
         if self.group_watermark != known:
             self._on_advance()
         self._others_are_held = view.has_held_besides(self.name)
+        if await self._waits_for_deleted():
+            return True
+        self._apply_table()
         sealed = await seal_silent(self._observer, view)
         self._counts.count_sealed(len(view.unsealed) - len(sealed.unsealed))
         view = sealed
@@ -375,8 +376,8 @@ class Worker:
         """Return whether to wait before the newest lease table is applied, which lacks shards of deleted streams that are unfinished here.
 
         The sink has not finished their records, which no later reader can read again. This worker waits for at most the duration of a
-        lease, because it does not see the group's watermark while it waits. Then it stores what the sink has finished, because
-        the sink drops the rest with the shards.
+        lease, because it neither takes nor releases shards while it waits. Then it stores what the sink has finished, because the sink
+        drops the rest with the shards.
         """
         gone, now = self._gone_shards(), self._clock.monotonic()
         deleted = gone - self._owned.ends.keys()
