@@ -48,6 +48,16 @@ async def test_positions_or_jobs_without_a_name_are_accepted(names, places, monk
     assert [await run(places["folder"], name) for name in names] == [2, 0, 0]
 
 
+@pytest.mark.parametrize("place", ["folder", "rows", "group"])
+async def test_a_name_that_is_too_long_is_refused_before_positions_are_stored_that_cannot_be_read(
+    place, places, monkeypatch
+):  # C2
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    with pytest.raises(rp.ConfigurationError, match=r"'flink.job.name'.*at most 200 characters"):
+        await run(places[place], "x" * 201)
+    assert [await run(places[place], "x" * 200) for _ in range(2)] == [2, 0]
+
+
 async def test_a_refused_job_fences_nobody_off(places, monkeypatch):  # S6
     install(monkeypatch, {"a": [b"1"]})
     properties = {**PROPERTIES, **places["folder"], "flink.job.name": "orders"}

@@ -292,6 +292,83 @@ def test_what_was_read_of_a_deleted_stream_is_written_and_committed_before_its_l
     assert run_virtual(run()) == set()
 
 
+def notice_deletions_late(source, late):
+    """Let the readers of the shards `late` notice a deletion ten minutes later, as if they waited for the answer to a call."""
+    create = source.create
+
+    async def create_late(shard, position, metrics):
+        publisher = await create(shard, position, metrics)
+        read = publisher.run
+
+        async def run(consumer):
+            try:
+                return await read(consumer)
+            except rp.StreamNotFoundError:
+                await asyncio.sleep(600 if shard.key in late else 0)
+                raise
+
+        publisher.run = run
+        return publisher
+
+    source.create = create_late
+
+
+def test_what_was_read_of_a_deleted_stream_is_written_by_a_worker_that_another_one_tells_of_the_deletion():  # S8
+    async def run():
+        group, handled, late = ElasticProcesses(4, streams=("s", "t")), [], set()
+        notice_deletions_late(group.source, late)
+
+        async def handle(record):
+            await asyncio.sleep(0.5 if f"t/{record.shard_id}" in late else 0.1)
+            handled.append((record.shard_id, int(record.data)))
+
+        sinks = [rp.MapSink(handle, ordering="PER_SHARD", clock=VirtualClock()) for _ in range(2)]
+        processes = [await group.join(("s", "t"), sink=sink) for sink in sinks]
+        await group.wait_until(lambda: all(len(keys(each)) == 2 for each in processes))
+        late |= {key for key in keys(processes[1]) if key.startswith("t/")}
+        group.send(30)
+        await group.wait_until(lambda: all(each.fetcher.sink_unfinished().records > 50 for each in processes))
+        group.source.deleted.add("t")
+        await asyncio.sleep(60)
+        left = [keys(each) for each in processes]
+        for each in processes:
+            await each.stop()
+        return len(late), left, group.sent - set(handled)
+
+    late, left, missing = run_virtual(run())
+    assert (late, missing) == (1, set())
+    assert sorted(left) == [["s/shard-0"], ["s/shard-2"]]
+
+
+def test_a_record_of_a_deleted_stream_that_alignment_holds_back_is_written_when_the_others_come_up_to_it():  # S8, E8
+    """The worker learns the watermark of the group also while it waits for that record."""
+
+    async def run():
+        group, late = ElasticProcesses(4, streams=("s", "t")), set()
+        notice_deletions_late(group.source, late)
+        aligned = {"flink.watermark.lookahead.millis": 10_000}
+        processes = [await group.join(("s", "t"), **aligned) for _ in range(2)]
+        await group.wait_until(lambda: all(len(keys(each)) == 2 for each in processes))
+        late |= {key for key in keys(processes[1]) if key.startswith("t/")}
+        (held,) = late
+        for scripted in group.source.shards.values():
+            scripted.put(EPOCH_MS)
+        await group.wait_until(lambda: len(group.rows) == 4)
+        group.source.shards[held].put(EPOCH_MS + 60_000)
+        await asyncio.sleep(10)
+        group.source.deleted.add("t")
+        await asyncio.sleep(8)
+        before = len(group.rows)
+        for key in ("s/shard-0", "s/shard-2"):
+            group.source.shards[key].put(EPOCH_MS + 70_000)
+        await asyncio.sleep(60)
+        for each in processes:
+            await each.stop()
+        return before, (held.removeprefix("t/"), EPOCH_MS + 60_000) in group.rows
+
+    assert run_virtual(run()) == (4, True)
+
+
 def test_the_shards_of_a_deleted_stream_are_idle_and_not_looked_for_until_their_leases_are_gone():  # S8
     async def run():
         group = ElasticProcesses(2, streams=("s", "t"))

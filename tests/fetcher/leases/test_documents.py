@@ -11,7 +11,7 @@ from recordpublisher.fetcher.leases.document_format import by_stream, long_id, s
 from recordpublisher.fetcher.leases.lease_table import GroupJob, Lease, LeaseTable, table_from_bytes, table_to_bytes
 from recordpublisher.fetcher.leases.position_documents import PositionKey, PositionPart, StoredPosition
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
-from recordpublisher.fetcher.shards.shard_state import ShardState
+from recordpublisher.fetcher.shards.shard_state import ShardState, stored_start
 from recordpublisher.fetcher.sink import CommitNumber, Staged
 from recordpublisher.publishers.errors import StateError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -50,7 +50,10 @@ def tables(draw):
                     None, draw(st.integers(0, 9)), True, draw(times), draw(KIN[key]), seen_ms=draw(times)
                 )
             else:
-                leases[key] = Lease(parents=draw(KIN[key]), is_first=draw(st.booleans()), seen_ms=draw(times))
+                start = draw(st.none() | starts.map(stored_start))
+                leases[key] = Lease(
+                    parents=draw(KIN[key]), is_first=draw(st.booleans()), seen_ms=draw(times), start=start
+                )
     drained = draw(st.frozensets(st.sampled_from("xyz")))
     version, writer = draw(st.integers(1, 10**9)), draw(st.sampled_from(["", "x"]))
     return LeaseTable(version, writer, draw(starts), leases, drained, draw(jobs), draw(st.booleans()))

@@ -32,6 +32,19 @@ def test_a_shard_with_a_watermark_is_owned_although_its_parents_were_not_looked_
     assert ALONE.with_alone_leases({"s/1": state}).leases == {"s/1": Lease("w1", 3)}
 
 
+def test_a_shard_that_waits_keeps_its_start():
+    """The job began at a time, when the stream had been resharded: what is older in the child was not asked for."""
+    at = StartingPosition.at_timestamp(1_000)
+    states = {"s/0": ShardState(at), "s/1": ShardState(at, parents=("0",), waiting=True, seen_ms=900)}
+    folded = table_from_bytes(table_to_bytes(ALONE.with_alone_leases(states)), "here")
+    assert folded.initial_state("s/1") == ShardState(at, parents=("0",), seen_ms=900)
+
+
+def test_a_start_of_its_own_is_not_taken_for_the_time_that_replaced_latest():
+    states = {"s/1": ShardState(StartingPosition.at_timestamp(500), parents=("0",), waiting=True)}
+    assert ALONE.with_alone_leases(states, pinned_ms=1_000).initial_state("s/1").seen_ms is None
+
+
 def test_the_time_that_replaced_latest_is_the_start_of_the_group():
     folded = ALONE.with_alone_leases({}, pinned_ms=1_000)
     assert (folded.start, folded.is_latest) == (StartingPosition.at_timestamp(1_000), True)

@@ -217,6 +217,33 @@ async def test_the_shards_of_a_worker_that_died_have_a_new_owner_after_the_lease
         assert len(reads(group, "a")) == 4
 
 
+def test_the_shards_of_a_worker_whose_record_was_deleted_have_a_new_owner_after_a_lease_duration(caplog):
+    """For example by a rule of the bucket that deletes old objects."""
+
+    async def story():
+        group = LeaseGroup(4)
+        try:
+            for name in "ab":
+                group.join(name)
+                await asyncio.sleep(30)
+            readers = group.readers["a"]
+            readers.positions = dict.fromkeys(readers.positions, 7)
+            await group.workers["a"].checkpoint()
+            await group.kill("a")
+            del group.store.values[f"{WORKERS}a"]
+            await asyncio.sleep(group.settings.duration - 1)
+            before = len(group.readers["b"].positions)
+            await asyncio.sleep(3 * group.settings.interval)
+            return before, sorted(group.readers["b"].positions.values())
+        finally:
+            await group.close()
+
+    assert run_virtual(story()) == (2, [0, 0, 7, 7])
+    assert [line for line in caplog.messages if "record" in line] == [
+        "the record of worker a, which owns shards, was deleted: it counts as ended, and other workers take its shards"
+    ]
+
+
 @virtual
 async def test_in_a_rolling_restart_no_shard_is_without_a_reader_for_six_seconds():
     async with group_of(*"abcd", shards=16) as group:

@@ -138,6 +138,33 @@ async def test_children_of_a_shard_keep_their_positions(job, put, endpoint, kine
     assert await read(job) == [b"1"]
 
 
+@pytest.mark.parametrize("to", ["TRIM_HORIZON", "LATEST"])
+async def test_children_of_unread_parents_wait_for_them_in_a_group_too(job, put, kinesis, stream, to):  # S2, E7
+    elastic = rp.Properties({**job, **GROUP})
+    put(b"1")
+    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey="1000")
+    await read(elastic)
+
+    plan = await reset(elastic, to)
+
+    async with job_and_lister(elastic) as (positions, *_):
+        table = (await GroupStore(positions._opened_store()).read_table()).document
+    parent, other, *children = sorted(table.leases)
+    assert (parent.endswith(FIRST), other.endswith(SECOND), len(children)) == (True, True, 2)
+    assert [table.can_be_read(shard) for shard in (parent, other, *children)] == [True, True, False, False]
+    starts = {each.shard: each.state.start for each in plan}
+    assert {shard: table.initial_state(shard).start for shard in children} == {each: starts[each] for each in children}
+
+
+async def test_a_child_whose_parent_was_read_to_its_end_does_not_wait(job, put, kinesis, stream):
+    put(b"1")
+    kinesis.split_shard(StreamName=stream, ShardToSplit=FIRST, NewStartingHashKey="1000")
+    await read(job)
+    plan = await reset(job, "TRIM_HORIZON", "shardId-000000000002", apply=False)
+    (child,) = [each.state for each in plan if each.note == "reset"]
+    assert (child.parents, child.waiting) == ((FIRST,), False)
+
+
 async def test_a_job_without_positions_has_none_to_reset(job):
     with pytest.raises(
         rp.StateError,
@@ -245,6 +272,21 @@ async def test_a_suspended_worker_commits_no_row_after_a_reset(job, put, tmp_pat
 
     assert (await entries.read_part(worker, 0)).document.is_sealed
     await sink.close()
+
+
+async def test_a_suspended_worker_whose_positions_are_in_the_state_store_commits_nothing_after_a_reset(job, put):  # S6
+    """Its write of them would also commit the rows of a sink that keeps no positions, such as an Iceberg table."""
+    elastic = rp.Properties({**job, **GROUP})
+    put(b"1")
+    await read(elastic)
+    async with job_and_lister(elastic) as (positions, *_):
+        group = GroupStore(positions._opened_store())
+        (worker,) = await group.read_records()
+        assert not (await group.read_part(worker, 0)).document.is_sealed
+
+        await reset(elastic, "TRIM_HORIZON")
+
+        assert (await group.read_part(worker, 0)).document.is_sealed
 
 
 async def test_positions_with_the_rows_of_a_sink_are_reset_there(job, put, tmp_path):

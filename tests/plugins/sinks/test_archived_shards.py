@@ -3,10 +3,12 @@
 import json
 from dataclasses import dataclass, replace
 
+import msgspec
 import pytest
 
 import recordpublisher as rp
 from recordpublisher.fetcher.sink import CommitNumber, SinkContext
+from recordpublisher.plugins.sinks.archived_shards import ShardDocument
 from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
 from recordpublisher.plugins.sinks.files.parquet_sink import ParquetSink
 from recordpublisher.plugins.stores.folder_store import FolderStore
@@ -30,6 +32,16 @@ class Order:
 @pytest.fixture(params=[JsonlSink, ParquetSink])
 def kind(request):
     return request.param
+
+
+def test_a_document_that_is_published_late_does_not_move_the_time_at_which_a_shard_was_open_back():  # S5
+    """A sealed worker's commit is published by the next one, which has listed the shard since."""
+    stored = ShardDocument("orders", "shardId-0", open_ms=2_000)
+    assert [stored.united(msgspec.structs.replace(stored, open_ms=each)).open_ms for each in (1_000, None, 3_000)] == [
+        2_000,
+        2_000,
+        3_000,
+    ]
 
 
 def sink_in(folder, kind, **more):

@@ -9,7 +9,8 @@ import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.properties.job_properties import JOB_NAME
 from recordpublisher.publishers.safe_text import mask_passwords
 
 from ..checkpoints.snapshot_format import ANOTHER_PLACE_OF_SINK, COPY_POSITIONS, PARTS_PREFIX
@@ -23,6 +24,9 @@ from ..sink import Sink, entry_store_of
 if TYPE_CHECKING:
     from ..shards.discovery import StreamList
 
+MOST_NAME_CHARACTERS = 200
+"""The longest name of a job that stores positions (characters)."""
+
 
 @dataclass(frozen=True, slots=True)
 class JobStorage:
@@ -33,12 +37,19 @@ class JobStorage:
     - `store`: the state store (`flink.state.uri`).
     - `job_name`: the name of the job, if it has one.
     - `chance`: a source of randomness, for jitter and for names of workers that are never used again.
+
+    Raises: ConfigurationError if the name is too long.
     """
 
     store: ConditionalStore
     settings: LeaseSettings
     job_name: str | None = None
     chance: random.Random = field(default_factory=random.SystemRandom)
+
+    def __post_init__(self) -> None:
+        # Stored commits name the job, and a document with a longer name could not be read again.
+        if self.job_name is not None and len(self.job_name) > MOST_NAME_CHARACTERS:
+            raise ConfigurationError(JOB_NAME.key, self.job_name, f"at most {MOST_NAME_CHARACTERS} characters")
 
     @property
     def documents(self) -> GroupStore:

@@ -153,12 +153,12 @@ class LeasedShards:
         self._shards.drop_shards(shards)
 
     def has_unfinished(self, shards: Collection[str]) -> bool:
-        """Return whether the sink has unfinished records of one of these shards whose stream was deleted."""
-        gone = {key for key in shards if stream_of(key) in self._deleted}
-        if any(entry.has_unwritten_records for entry in self._table if entry.key in gone):
+        """Return whether records of one of these shards, whose streams were deleted, are not written, or not finished by the sink."""
+        # Another process may have found the deletion, so these streams need not be in `self._deleted`.
+        if any(entry.has_unwritten_records for entry in self._table if entry.key in shards):
             return True
         left = unfinished_of(self._sink)
-        return left is not None and not gone.isdisjoint(left.shards)
+        return left is not None and not left.shards.keys().isdisjoint(shards)
 
     @property
     def in_flight(self) -> int:

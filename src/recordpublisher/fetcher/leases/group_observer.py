@@ -12,6 +12,7 @@ from ..conditional_store import StoredDocument
 from .group_store import GroupStore, TableCache
 from .heartbeat import SilenceObserver
 from .lease_settings import LeaseSettings
+from .lease_table import LeaseTable
 from .planning import GroupView
 from .worker_record import WorkerRecord
 
@@ -42,6 +43,8 @@ class GroupObserver:
         self._members: tuple[str, ...] = ()
         self._members_since = 0.0
         self._sealed_since: dict[str, float] = {}
+        self._missing_since: dict[str, float] = {}
+        self._lost: Set[str] = frozenset()
         self._late: set[str] = set()
         self._recent: frozenset[str] = frozenset()
 
@@ -106,7 +109,8 @@ class GroupObserver:
         self._silence.observe(beats, sent, now)
         sealed = records.keys() - beats.keys()
         self._sealed_since = {worker: self._sealed_since.get(worker, now) for worker in sealed}
-        view = GroupView(table, {name: each.document for name, each in records.items()})
+        lost = await self._lost_records(table, records.keys(), now)
+        view = GroupView(table, {name: each.document for name, each in records.items()} | lost)
         self._observe_late(view)
         # Clocks may differ, so only the readiness of this worker depends on that (E3).
         since_ms = self._clock.now_ms() - RECENT_INTERVALS * self._settings.interval * 1000
@@ -114,6 +118,25 @@ class GroupObserver:
         if view.members != self._members:
             self._members, self._members_since = view.members, now
         return view
+
+    async def _lost_records(self, table: LeaseTable, found: Set[str], now: float) -> dict[str, WorkerRecord]:
+        """Return a sealed record for each owner whose record has been missing for the duration of a lease.
+
+        The record of an owner is never deleted by a worker. A process whose record is missing can write it no more, so it ends.
+        """
+        missing = set() if table.alone is not None else table.owners - found
+        before = self._missing_since
+        self._missing_since = {worker: before.get(worker, now) for worker in sorted(missing)}
+        lost: dict[str, WorkerRecord] = {}
+        for worker in [each for each, since in self._missing_since.items() if now - since >= self._settings.duration]:
+            parts = await self._group.part_count(worker)
+            # Its watermark is not known, so it holds back the watermark of the group until its shards are taken.
+            lost[worker] = WorkerRecord(worker, 0, is_sealed=True, is_active=True, parts=parts)
+            if worker not in self._lost:
+                text = "the record of worker %s, which owns shards, was deleted: it counts as ended, and other workers take its shards"
+                log.warning(text, worker)
+        self._lost = lost.keys()
+        return lost
 
     def silent_workers(self, view: GroupView) -> dict[str, float]:
         """Return the other workers that have sent no heartbeat for the duration of their lease, each with that duration (seconds)."""

@@ -137,6 +137,11 @@ class GroupStore:
         await self.delete_parts(worker)
         await self._call(self._store.delete(f"{WORKERS}{worker}"))
 
+    async def part_count(self, worker: str) -> int:
+        """Return how many parts of a worker's positions may be stored, for a worker whose record is missing."""
+        numbers = [name.rpartition("/")[2] for name in await self.names(f"{PARTS_PREFIX}{worker}/")]
+        return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
+
     async def delete_parts(self, worker: str) -> None:
         """Delete the parts (documents with positions) of a sealed worker."""
         parts = await self._call(self._store.list_names(f"{PARTS_PREFIX}{worker}/"))

@@ -79,8 +79,10 @@ class LeaseTable:
         """
         lease = self.leases[shard]
         start = self.start if lease.is_first else StartingPosition.trim_horizon()
-        parents = tuple(parent.rpartition("/")[2] for parent in lease.parents)
         pinned_ms = start.timestamp_ms if self.is_latest else None
+        if lease.start is not None:
+            start = start_of(lease.start)
+        parents = tuple(parent.rpartition("/")[2] for parent in lease.parents)
         seen_ms = latest(pinned_ms, lease.seen_ms, *(end.seen_ms for end in self._ends_of_parents(shard)))
         return ShardState(start, watermark=self.inherited_watermark(shard), parents=parents, seen_ms=seen_ms)
 
@@ -258,6 +260,8 @@ class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
       known children.
     - `seen_ms`: a time at which an ended shard was certainly open (epoch ms). If the lease has had no owner, `ShardState` describes it.
     - `parents`: the shards that must end first, if the lease has had no owner.
+    - `start`: where the shard begins if the lease has had no owner, and a person or an earlier mode of the job has decided that. None for
+      most shards; `is_first` then decides.
     - `is_first`: whether the shard existed when its stream was first listed, so that it begins at the group's start. Other shards begin at
       TRIM_HORIZON.
     """
@@ -270,6 +274,7 @@ class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
     parents: tuple[str, ...] = ()
     is_first: bool = msgspec.field(name="first", default=False)
     seen_ms: Millis | None = msgspec.field(name="seen", default=None)
+    start: StoredStarts | None = None
 
     @property
     def was_owned(self) -> bool:
@@ -320,7 +325,10 @@ def lease_from_state(shard: str, states: Mapping[str, ShardState], worker: str, 
         children = (key for key, other in states.items() if key.startswith(f"{stream}/") and shard_id in other.parents)
         return Lease(None, epoch, True, state.watermark, tuple(children), seen_ms=state.seen_ms)
     if not is_readable(state):
-        return Lease(parents=tuple(f"{stream}/{parent}" for parent in state.parents), seen_ms=state.seen_ms)
+        start = None if state.start == StartingPosition.trim_horizon() else stored_start(state.start)
+        return Lease(
+            parents=tuple(f"{stream}/{parent}" for parent in state.parents), seen_ms=state.seen_ms, start=start
+        )
     return Lease(worker, epoch)
 
 

@@ -17,6 +17,7 @@ from .planning import GroupView, StatedLoadLevels
 from .position_commits import PositionCommits
 from .position_documents import PositionKey, Positions, StoredPosition
 from .position_store import PositionStore, ShardReaders
+from .shard_listing import ShardListing
 
 log = logging.getLogger("recordpublisher.group")
 MAX_PAUSE_SECONDS = 5.0
@@ -142,6 +143,7 @@ class LeaseTaker:
         commits: PositionCommits,
         heartbeat: Heartbeat,
         loads: StatedLoadLevels,
+        listing: ShardListing,
         clock: Clock,
         settings: LeaseSettings,
     ) -> None:
@@ -152,6 +154,7 @@ class LeaseTaker:
         self._commits = commits
         self._heartbeat = heartbeat
         self._loads = loads
+        self._listing = listing
         self._clock = clock
         self._settings = settings
         self._free_since: dict[PositionKey, float] = {}
@@ -212,7 +215,7 @@ class LeaseTaker:
         free = {PositionKey(shard, view.table.leases[shard].epoch) for shard in view.free_shards()}
         self._free_since = {key: self._free_since.get(key, now) for key in free}
 
-    async def _prepare(self, view: GroupView, shards: Collection[str]) -> dict[str, ShardEnd] | None:
+    async def _prepare(self, view: GroupView, shards: Collection[str]) -> Mapping[str, ShardEnd] | None:
         """Keep the positions of the shards to acquire, so that the next commit stores them.
 
         Shards that were read to their end are not acquired. Return the end of each of them (E7).
@@ -235,7 +238,7 @@ class LeaseTaker:
                 else:
                     self._loads.inherit(shard, view.load_level(shard))
                     self._owned.prepare_take(shard, view.table.version, stored, had_owner=owner is not None)
-        return ended
+        return await self._listing.with_children(ended)
 
     async def _positions_of(self, view: GroupView, owner: str) -> Positions:
         record = view.records[owner]

@@ -222,7 +222,7 @@ class ShardReaders(Protocol):
         """
 
     def has_unfinished(self, shards: Collection[str]) -> bool:
-        """Return whether the sink has unfinished records of one of these shards whose stream was deleted."""
+        """Return whether records of one of these shards, whose streams were deleted, are not written, or not finished by the sink."""
 
     def drop_all(self) -> None:
         """Forget every shard, because the worker was replaced or has failed."""

@@ -97,6 +97,7 @@ class Worker:
             self._commits,
             self._heartbeat,
             self._loads,
+            listing,
             clock,
             settings,
         )
@@ -312,14 +313,15 @@ class Worker:
         view = await self._observer.read_group()
         if view is None or view.table.alone is not None:
             return await self._begin_group(view)
-        if await self._waits_for_deleted():
-            return True
-        self._apply_table()
+        # Before the wait for records of deleted streams, because alignment may hold these records back.
         known, self.group_maximum = self.group_watermark, view.max_watermark
         self.group_watermark = group_watermark(view, known, self._observer.sealed_for_long)
         if self.group_watermark != known:
             self._on_advance()
         self._others_are_held = view.has_held_besides(self.name)
+        if await self._waits_for_deleted():
+            return True
+        self._apply_table()
         sealed = await seal_silent(self._observer, view)
         self._counts.count_sealed(len(view.unsealed) - len(sealed.unsealed))
         view = sealed
@@ -362,6 +364,8 @@ class Worker:
                 f"worker {alone.worker} was started alone with this job, which ended the group. This process "
                 "ends. To share the shards again, stop that worker and start all processes with --group"
             )
+        # If this worker was sealed before that start, it wakes late and may not replace it. Then this heartbeat fails.
+        await self._heartbeat.write()
         states, part = await seal_alone_worker(self._group, alone, self._positions)
         folded = table.with_alone_leases(states, None if part is None else part.pinned_ms)
         first = None if folded.leases else await self._listing.first_table(self.name)
@@ -372,16 +376,20 @@ class Worker:
         """Return whether to wait before the newest lease table is applied, which lacks shards of deleted streams that are unfinished here.
 
         The sink has not finished their records, which no later reader can read again. This worker waits for at most the duration of a
-        lease, because it does not see the group's watermark while it waits. Then it stores what the sink has finished, because
-        the sink drops the rest with the shards.
+        lease, because it neither takes nor releases shards while it waits. Then it stores what the sink has finished, because the sink
+        drops the rest with the shards.
         """
         gone, now = self._gone_shards(), self._clock.monotonic()
+        deleted = gone - self._owned.ends.keys()
         if gone - self._gone:
+            if deleted - self._gone:
+                # If this worker was sealed, others may have read these shards to their ends. Then this heartbeat fails.
+                await self._heartbeat.write()
             self._gone_until = now + self._settings.duration
         self._gone |= gone
         if not gone:
             self._gone = frozenset()
-        elif self._readers.has_unfinished(gone) and now < self._gone_until:
+        elif self._readers.has_unfinished(deleted) and now < self._gone_until:
             return True
         else:
             await self.checkpoint(may_be_partial=True)

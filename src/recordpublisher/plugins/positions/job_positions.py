@@ -145,15 +145,17 @@ class JobPositions:
             return
         if found.document.alone is None:
             await end_group(group, self._lease_settings)
-            await self._seal_entries(group)
+            await self._seal_positions(group)
             found = await group.read_table()
             assert found is not None  # The lease table is never deleted.
         await self._store_over(store, found, states)
 
-    async def _seal_entries(self, group: GroupStore) -> None:
+    async def _seal_positions(self, group: GroupStore) -> None:
         """Make commits of former workers, which may be suspended, fail. Later workers publish the rows that these have committed."""
-        if (entries := entry_store_of(self._sink)) is not None:
-            for worker in await group.read_records(consistent=True):
+        entries = entry_store_of(self._sink)
+        for worker, record in (await group.read_records(consistent=True)).items():
+            await seal_parts(group, record.document)
+            if entries is not None:
                 await seal_part(GroupStore(entries), worker, 0)
 
     async def _store_in_sink(self, sink: Sink, states: Mapping[str, ShardState]) -> None:

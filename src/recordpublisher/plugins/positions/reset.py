@@ -107,6 +107,7 @@ class PositionsReset:
             )
         stored = stored or RestoredState({})
         known = {key: ImportedPosition(key, "", state) for key, state in stored.shards.items()}
+        parents: dict[str, tuple[str, ...]] = {}
         listed_names: set[str] = set()
         for stream in self.streams:
             listed = await self._list(stream, stored)
@@ -124,6 +125,7 @@ class PositionsReset:
             for key, state in fresh.items():
                 note = "its children keep their positions" if self.shard_ids and key in children else "reset"
                 known[key] = ImportedPosition(key, "", replace(state, seen_ms=seen_ms), note)
+            parents |= {shard.key: shard.parents for shard in chosen}
             if not self.shard_ids:
                 known |= _expired(known, listed, stored, stream_name(stream))
         if unknown := sorted(set(self.shard_ids) - listed_names):
@@ -132,6 +134,12 @@ class PositionsReset:
                 unknown[0],
                 f"a shard of {', '.join(map(stream_name, self.streams))}, by its id or as stream/shard",
             )
+        unread = {key for key, position in known.items() if position.is_stored and not position.state.ended}
+        for key in parents.keys() & unread:
+            # The workers of a group know only from the positions that a shard waits for its parents (S2).
+            is_waiting = any(f"{stream_of(key)}/{parent}" in unread for parent in parents[key])
+            state = replace(known[key].state, parents=parents[key], waiting=is_waiting)
+            known[key] = replace(known[key], state=state)
         return sorted(known.values(), key=lambda position: position.shard)
 
     async def apply(self, plan: Sequence[ImportedPosition]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from recordpublisher.fetcher.conditional_store import ConditionalStore, ConflictError, read_document, write_value
+from recordpublisher.fetcher.shards.read_state import latest
 from recordpublisher.fetcher.sink import CommittingSink
 from recordpublisher.publishers.errors import ConfigurationError, SinkError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
@@ -188,7 +189,8 @@ class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def united(self, newer: ShardDocument) -> ShardDocument:
         """Return this document with the additions of a newer one. The parents stay, because a later listing may lack them."""
-        parents, open_ms = self.parents or newer.parents, self.open_ms if newer.open_ms is None else newer.open_ms
+        # A newer document may have an older time: the commit of a worker that was replaced is published late.
+        parents, open_ms = self.parents or newer.parents, latest(self.open_ms, newer.open_ms)
         return msgspec.structs.replace(self, parents=parents, open_ms=open_ms, end=newer.end or self.end)
 
 

@@ -141,7 +141,8 @@ class KinesisSink(OnlyAsyncWith, Sink):
         Raises: InvalidRecordError if the service would reject the record, after which the sink stays usable; SinkError if the sink is
         closed, or if accepted records were given up since the last error; KinesisError or StreamNotFoundError if the service rejects every
         call, which ends the sink; TypeError if data or a key has another type. A `put` that raises has not accepted its record, except if
-        `wait` is True and a SinkError names this record: then the record was accepted, and later given up. `on_failure` gets it too.
+        `wait` is True and a SinkError names this record, or says that it may be in the stream: then the record was accepted. If it was
+        given up, `on_failure` gets it too.
         """
         if type(partition_key) is not str or explicit_hash_key is not None:
             partition_key, explicit_hash_key = (
@@ -279,7 +280,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
             rejected = [
                 (RecordBatch(shard, [read], raw_count=1, raw_bytes=len(read.data)), reason)
                 for record, reason in failed
-                if record.origin is not None and not (record.source and record.source.is_revoked)
+                if record.origin is not None and not record.is_revoked
                 for shard, read in [record.origin]
             ]
             if rejected:

@@ -70,6 +70,11 @@ class PendingRecord(msgspec.Struct, gc=False):
         return self.parts or (self,)
 
     @property
+    def is_revoked(self) -> bool:
+        """Whether another process reads the shard of this user record, and puts the record."""
+        return self.source is not None and self.source.is_revoked
+
+    @property
     def hash_key(self) -> int:
         """Number that decides the shard: the explicit hash key, or else the hash of the partition key."""
         return hash_key_of(self.partition_key, self.explicit_hash_key)
@@ -180,11 +185,11 @@ class AwaitedRecords:
         future.exception()  # Marks it as retrieved, because the call may be cancelled before it raises the error.
         return True
 
-    def fail_all(self, error: BaseException) -> None:
-        """Raise the error in every call that waits."""
+    def fail_all(self, reason: str) -> None:
+        """Raise a SinkError in every call that waits, whose record was accepted."""
         for future in self._futures.values():
             if not future.done():
-                future.set_exception(error)
+                future.set_exception(SinkError(reason))
                 future.exception()
 
 
@@ -306,10 +311,14 @@ class FailedRecords:
     def give_up(self, record: PendingRecord, code: str, message: str) -> None:
         """Report user records whose retries are used up. In a job with `failOnError` they end the sink.
 
+        Records of a revoked shard are not reported, because the next reader of that shard puts them.
+
         The call that waits for a record gets the error. Without a callback, a `flush` that has waited for the record raises an error as
         well.
         """
         for user_record in record.user_records:
+            if user_record.is_revoked:
+                continue
             failed = _failed_record(user_record, code, message)
             is_told = self.awaited and self.awaited.fail(
                 user_record, self._error_for(failed, self._tried(failed, record))

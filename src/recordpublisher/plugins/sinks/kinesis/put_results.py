@@ -1,8 +1,8 @@
-"""Sorts the records of a PutRecords call by result: acknowledged, to send again, given up, or misrouted (K2)."""
+"""Takes the records of the next PutRecords call off the queues, and sorts the records of a call by result (K2, K4)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from recordpublisher.publishers.errors import FatalKinesisError, ThrottledError, TransientError
@@ -12,6 +12,11 @@ from .pending_records import VALIDATION_EXCEPTION, PendingRecord, size_of
 from .shard_queues import ANY_SHARD, MisroutedRecord, TargetShardQueue
 from .sink_settings import KinesisSinkSettings
 
+NEVER = float("inf")
+TIMER_TOLERANCE_SECONDS = 0.001
+"""A call that is due within this time counts as due, because timers are rounded."""
+COALESCE_SECONDS = 0.01
+"""Shards whose next send is this close go into the same call: one call instead of many small ones."""
 THROTTLED = "ProvisionedThroughputExceededException"
 """One of the two error codes of a single record; the other is InternalFailure (API reference)."""
 NOT_SENT = "NotSent"
@@ -68,6 +73,8 @@ class ShardBatch:
 
 PutRequest = list[ShardBatch]
 """The records of one call, shard by shard, in the order in which they are sent."""
+Unsent = list[tuple[ShardBatch, int, list[PendingRecord]]]
+"""What was not sent of a call, by batch: the number of Kinesis records of which nothing was sent, and all user records not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +126,26 @@ def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry
     return [refused if size_of(entry.data, entry.partition_key) > largest else others for entry in entries]
 
 
-def split_by_sent(
-    request: PutRequest, entries: Sequence[PutEntry | None]
-) -> tuple[PutRequest, list[tuple[ShardBatch, list[PendingRecord]]]]:
-    """Return the request without the records whose entry is None, and for each batch these records, which must not be sent."""
-    remaining = iter(entries)
+def split_by_sent(request: PutRequest, kept: Sequence[PendingRecord | None]) -> tuple[PutRequest, Unsent]:
+    """Return the request with only what was sent of it, and what was not sent.
+
+    - `kept`: what was sent of each record of the request; None if nothing was sent.
+    """
+    remaining = iter(kept)
     sent: PutRequest = []
-    unsent: list[tuple[ShardBatch, list[PendingRecord]]] = []
+    unsent: Unsent = []
     for batch in request:
         pairs = [(record, next(remaining)) for record in batch.records]
-        if kept := [record for record, entry in pairs if entry is not None]:
-            sent.append(ShardBatch(batch.queue, kept, batch.limit_seconds))
-        if len(kept) < len(pairs):
-            unsent.append((batch, [record for record, entry in pairs if entry is None]))
+        if records := [one for _, one in pairs if one is not None]:
+            sent.append(ShardBatch(batch.queue, records, batch.limit_seconds))
+        if left := [part for record, one in pairs if one is not record for part in _parts_besides(record, one)]:
+            unsent.append((batch, len(pairs) - len(records), left))
     return sent, unsent
+
+
+def _parts_besides(record: PendingRecord, kept: PendingRecord | None) -> list[PendingRecord]:
+    ids = set() if kept is None else {id(part) for part in kept.user_records}
+    return [part for part in record.user_records if id(part) not in ids]
 
 
 def _expected_shards(queue: TargetShardQueue) -> tuple[str, ...]:
@@ -159,3 +172,56 @@ def user_records_without(acknowledged: list[PendingRecord], misrouted: list[Misr
         return acknowledged
     excluded = {id(record) for record, _ in misrouted}
     return [part for one in acknowledged if id(one) not in excluded for part in one.user_records]
+
+
+def take_next_request(
+    queues: Iterable[TargetShardQueue], now: float, limits: KinesisSinkSettings
+) -> PutRequest | float:
+    """Take the records of the call that is due now off the queues. If no call is due, return the time of the next check.
+
+    A call is due when it can be filled, or when a record has waited for the linger.
+    """
+    ready, check_at = _ready(queues, now)
+    if not ready:
+        return check_at
+    due = [queue for queue in ready if queue.waiting_since + limits.linger_seconds <= now + TIMER_TOLERANCE_SECONDS]
+    if due or _fills_a_call(ready, limits):
+        # The shard that has waited longest comes first, so that no shard starves if one call cannot take all records.
+        request = _take_batches(sorted(ready, key=lambda queue: queue.next_send_at), set(due), now, limits)
+        if request:
+            return request
+    return min(check_at, *(queue.waiting_since + limits.linger_seconds for queue in ready))
+
+
+def _ready(queues: Iterable[TargetShardQueue], now: float) -> tuple[list[TargetShardQueue], float]:
+    """Return the queues that may send now, and the time at which the first of the other queues may send."""
+    waiting = [queue for queue in queues if queue.records and queue.may_send]
+    ready = [queue for queue in waiting if queue.next_send_at <= now + COALESCE_SECONDS]
+    later = [queue.next_send_at for queue in waiting if queue.next_send_at > now + COALESCE_SECONDS]
+    return ready, min(later, default=NEVER)
+
+
+def _fills_a_call(ready: list[TargetShardQueue], limits: KinesisSinkSettings) -> bool:
+    return (
+        sum([queue.sendable_estimate for queue in ready]) >= limits.request_count
+        or sum([queue.sendable_bytes for queue in ready]) >= limits.request_bytes
+    )
+
+
+def _take_batches(
+    ready: list[TargetShardQueue], due: set[TargetShardQueue], now: float, limits: KinesisSinkSettings
+) -> PutRequest:
+    batches: PutRequest = []
+    records, size = limits.request_count, limits.request_bytes
+    for queue in ready:
+        taken = queue.take(records, size, is_due=queue in due)
+        if not taken[0]:
+            continue
+        if batches and taken[1] > size:  # A record larger than the room left in this call waits for a call of its own.
+            queue.put_back(taken[0])
+            continue
+        batches.append(ShardBatch(queue, taken[0], queue.mark_sent(taken, now)))
+        records, size = records - len(taken[0]), size - taken[1]
+        if records <= 0 or size <= 0:
+            break
+    return batches

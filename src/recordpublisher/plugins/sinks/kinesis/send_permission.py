@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 
 from recordpublisher.plugins.sinks.queued_writes import PERMISSION_SECONDS, SourceShard
-from recordpublisher.publishers.kinesis.ports import PutEntry
 
 from .pending_records import PendingRecord
 from .shard_queues import KplAggregator
@@ -42,20 +41,19 @@ class SendPermission:
         for key in self._sources.keys() & keys:
             self._sources.pop(key).is_revoked = self._has_revoked = True
 
-    async def entries(self, records: Sequence[PendingRecord]) -> list[PutEntry | None]:
-        """Wait until the records may be sent, and return their entries. The entry is None if the record must no longer be sent."""
+    async def sendable(self, records: Sequence[PendingRecord]) -> list[PendingRecord | None]:
+        """Wait until the records may be sent, and return what to send of each: None if nothing of it may be sent."""
         while True:
-            kept = map(self._without_revoked, records) if self._has_revoked else records
-            entries = [
-                None if one is None else PutEntry(one.data, one.partition_key, one.explicit_hash_key) for one in kept
-            ]
-            if self.is_given or not any(entries):
-                return entries
+            kept = [*(map(self._without_revoked, records) if self._has_revoked else records)]
+            if self.is_given or not any(kept):
+                return kept
             await asyncio.sleep(PERMISSION_SECONDS)
 
     def _without_revoked(self, record: PendingRecord) -> PendingRecord | None:
         """Return the record without the parts that must not be sent, or None if no part may be sent."""
-        parts = [part for part in record.user_records if part.source is None or not part.source.is_revoked]
+        parts = [part for part in record.user_records if not part.is_revoked]
         if not parts or len(parts) == len(record.user_records) or self._aggregator is None:
             return record if parts else None
-        return self._aggregator.aggregate(parts)
+        kept = self._aggregator.aggregate(parts)
+        kept.attempts, kept.failed_at, kept.failing_for = record.attempts, record.failed_at, record.failing_for
+        return kept

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from itertools import chain, islice
+from operator import is_not
 
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import (
@@ -25,16 +26,19 @@ from recordpublisher.publishers.safe_text import counted
 from .outstanding_records import Notifier, OutstandingRecords, RecordLimit, fetch_stream_summary
 from .pending_records import VALIDATION_EXCEPTION, FailedRecords, PendingRecord, size_of
 from .put_results import (
+    NEVER,
     NOT_SENT,
     GivenUp,
     PutOutcome,
     PutRequest,
     ShardBatch,
+    Unsent,
     classify_results,
     count_outage,
     results_of_failed_call,
     results_of_refused_call,
     split_by_sent,
+    take_next_request,
     user_records_without,
 )
 from .send_permission import SendPermission
@@ -67,11 +71,6 @@ REMEMBERED_SECONDS = 600.0
 """If a put fails within this time after the service has responded to another call, the outage counts from its beginning (seconds)."""
 PROBE_RETRY = RetryPolicy(0, base_ms=1_000, max_ms=10_000, exponent=1.5, max_outage_ms=2**62)
 """Retries of the call that asks whether the service responds. They are slow, because an account has 20 such calls a second."""
-NEVER = float("inf")
-TIMER_TOLERANCE_SECONDS = 0.001
-"""A call that is due within this time counts as due, because timers are rounded."""
-COALESCE_SECONDS = 0.01
-"""Shards whose next send is this close go into the same call: one call instead of many small ones."""
 
 
 class RecordSending:
@@ -147,9 +146,13 @@ class RecordSending:
 
         Raises: StreamNotFoundError if there is no such stream, and errors that retries cannot fix.
         """
-        self._is_closed = False
+        self._is_closed, self._ending = False, None
         summary = await self.limit.read()
         self._apply_shard_map(await self._listing.list_first(summary.distributes_by_key))
+        # An earlier use of the sink may have left these records, if its close was cancelled.
+        self._put_back_unanswered()
+        for aggregate, shard_id in self._listing.take_misrouted():
+            self._complete_misrouted(aggregate, shard_id, self._queues.map)
         self._tasks = [
             self._start(self._send_when_due(), "kinesis-sink-sender"),
             self._start(self._keep_shard_map(), "kinesis-sink-shard-map"),
@@ -201,8 +204,8 @@ class RecordSending:
 
     async def give_up_all(self, code: str, message: str) -> None:
         """Cancel the open calls, and give up every record that is not acknowledged. Records of these calls may have reached the stream."""
-        count = counted(self._outstanding.records, "record")
-        log.error("the Kinesis sink of %s ends, and gives up %s: %s", self._stream, count, message)
+        text = "the Kinesis sink of %s ends, and gives up %s: %s"
+        log.error(text, self._stream, counted(self._outstanding.records, "record"), message)
         for number, record in enumerate(await self._take_all()):
             self._failures.give_up(record, code, message)
             self._count_failed(record.user_records, releases=False)
@@ -211,22 +214,33 @@ class RecordSending:
         self._on_progress()
 
     async def forget_all(self) -> None:
-        """Forget the records that an earlier job has left, because the next start of that job reads and puts them again."""
-        self._outstanding.complete([one for record in await self._take_all() for one in record.user_records])
+        """Forget the records that an earlier job has left, because the next start of that job reads and puts them again.
+
+        Records that a program has put stay: nobody would put them again.
+        """
+        left = [one for record in await self._take_all() for one in record.user_records]
+        self._outstanding.complete([one for one in left if one.source is not None])
+        for one in left:
+            if one.source is None:
+                self.enqueue(one)
         self._forget_failures()
 
     async def _take_all(self) -> list[PendingRecord]:
-        calls, now = list(self._calls), self._clock.monotonic()
+        calls = list(self._calls)
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
-        requests, self._unanswered = self._unanswered, []
-        for batch in chain.from_iterable(reversed(requests)):
-            batch.queue.mark_completed(len(batch.records), batch.limit_seconds, now)
-            self._put_back(batch.queue, batch.records)
+        self._put_back_unanswered()
         taken = [record for queue in self._queues for record in queue.drain()]
         taken += [] if self._order is None else self._order.take_held()
         return [*taken, *(aggregate for aggregate, _ in self._listing.take_misrouted())]
+
+    def _put_back_unanswered(self) -> None:
+        """Queue the records of calls that ended without results again, before all other records."""
+        requests, self._unanswered = self._unanswered, []
+        for batch in chain.from_iterable(reversed(requests)):
+            batch.queue.mark_completed(len(batch.records), batch.limit_seconds, self._clock.monotonic())
+            self._put_back(batch.queue, batch.records)
 
     # --- 1. a record is queued for its shard -----------------------------------------------------------------------------------------
 
@@ -311,28 +325,31 @@ class RecordSending:
 
     async def _send(self, request: PutRequest) -> None:
         """Call PutRecords once the job may write, and apply the results. Records of revoked shards are not sent."""
-        entries = await self.permission.entries([record for batch in request for record in batch.records])
-        sent = [entry for entry in entries if entry is not None]
+        records = [record for batch in request for record in batch.records]
+        kept = await self.permission.sendable(records)
+        sent = [PutEntry(one.data, one.partition_key, one.explicit_hash_key) for one in kept if one is not None]
         results: list[PutResult] = []
         if sent:
             began = self._clock.monotonic()
             results = await self._put_records(sent)
             self._metrics.call_ended(self._clock.monotonic() - began)
-        if len(sent) < len(entries):
-            request, unsent = split_by_sent(request, entries)
-            for batch, records in unsent:
-                self._forget(batch, records)
+        request, unsent = split_by_sent(request, kept) if any(map(is_not, kept, records)) else (request, [])
+        if unsent:
+            self._forget(unsent, {part.partition_key for one in kept if one is not None for part in one.user_records})
         self._handle_results(request, results)
 
-    def _forget(self, batch: ShardBatch, records: list[PendingRecord]) -> None:
-        """Count records that must no longer be sent as finished, and not as put."""
-        is_all = len(records) == len(batch.records)
-        batch.queue.mark_completed(len(records), batch.limit_seconds if is_all else 0.0, self._clock.monotonic())
-        if is_all:
-            OUTAGES.on_end(batch.queue, is_success=False)
-        done = [one for record in records for one in record.user_records]
-        self._outstanding.complete(done)
-        self._release_next_of_keys(done)
+    def _forget(self, unsent: Unsent, sent_keys: Collection[str]) -> None:
+        """Count user records that must no longer be sent as finished, and not as put.
+
+        - `sent_keys`: the keys of the records that were sent. Their results release the next records of these keys.
+        """
+        for batch, count, parts in unsent:
+            is_all = count == len(batch.records)
+            batch.queue.mark_completed(count, batch.limit_seconds if is_all else 0.0, self._clock.monotonic())
+            if is_all:
+                OUTAGES.on_end(batch.queue, is_success=False)
+            self._outstanding.complete(parts)
+            self._release_next_of_keys([part for part in parts if part.partition_key not in sent_keys])
 
     async def _put_records(self, entries: list[PutEntry]) -> list[PutResult]:
         """Return one result for each entry, even if the call has failed as a whole. Raises: errors that retries cannot fix."""
@@ -482,8 +499,7 @@ class RecordSending:
             self._count_failed(record.user_records, releases=False)
 
     def _adapt_rate(self, batch: ShardBatch, outcome: PutOutcome) -> None:
-        queue = batch.queue
-        now = self._clock.monotonic()
+        queue, now = batch.queue, self._clock.monotonic()
         queue.mark_completed(len(batch.records), batch.limit_seconds, now)
         if outcome.acknowledged:
             queue.consecutive_failures = 0
@@ -496,9 +512,9 @@ class RecordSending:
             queue.consecutive_failures += 1
 
     def _complete_batch(self, queue: TargetShardQueue, outcome: PutOutcome) -> None:
-        self._metrics.add("kinesisRecords", len(outcome.acknowledged))
-        self._metrics.add("resentRecords", len(outcome.to_retry))
-        self._metrics.add("throttles", outcome.throttles)
+        counts = {"kinesisRecords": len(outcome.acknowledged), "resentRecords": len(outcome.to_retry)}
+        for name, count in {**counts, "throttles": outcome.throttles}.items():
+            self._metrics.add(name, count)
         self._put_back(queue, outcome.to_retry)
         for given_up in outcome.given_up:
             self._give_up(given_up)
@@ -523,8 +539,8 @@ class RecordSending:
         self._count_failed(given_up.record.user_records)
 
     def _count_failed(self, user_records: Sequence[PendingRecord], *, releases: bool = True) -> None:
-        records, _ = self._outstanding.complete(user_records)
-        self._metrics.add("numRecordsOutErrors", records)
+        self._outstanding.complete(user_records)
+        self._metrics.add("numRecordsOutErrors", sum([not one.is_revoked for one in user_records]))
         # If the sink has ended, a later record of the key must not be put.
         if releases and self._failures.error is None:
             self._release_next_of_keys(user_records)
@@ -624,10 +640,10 @@ class RecordSending:
             code = getattr(error, "code", "") or type(error).__name__
             self._ending = asyncio.create_task(self._give_up_rest(code, str(error)), name="kinesis-sink-ending")
         self._failures.fail(error)
-        if (
-            self._ending is None
-        ):  # Otherwise each record that is left is given up, and the call that waits for it gets that error.
-            self._failures.awaited.fail_all(error)
+        # Otherwise each record that is left is given up, and the call that waits for it gets that error.
+        if self._ending is None:
+            ended = "ended before the record was acknowledged; it may be in the stream"
+            self._failures.awaited.fail_all(f"the Kinesis sink of {self._stream} {ended}: {self._failures.error}")
         self._on_progress()
 
     async def _give_up_rest(self, code: str, message: str) -> None:
@@ -640,56 +656,3 @@ class RecordSending:
 def _end_of_loop(task: asyncio.Task[None]) -> SinkError:
     loop = "as at the end of the event loop in which the sink was opened"
     return SinkError(f"the task {task.get_name()} was cancelled, {loop}. Open and use a sink in one event loop")
-
-
-def take_next_request(
-    queues: Iterable[TargetShardQueue], now: float, limits: KinesisSinkSettings
-) -> PutRequest | float:
-    """Take the records of the call that is due now off the queues. If no call is due, return the time of the next check.
-
-    A call is due when it can be filled, or when a record has waited for the linger.
-    """
-    ready, check_at = _ready(queues, now)
-    if not ready:
-        return check_at
-    due = [queue for queue in ready if queue.waiting_since + limits.linger_seconds <= now + TIMER_TOLERANCE_SECONDS]
-    if due or _fills_a_call(ready, limits):
-        # The shard that has waited longest comes first, so that no shard starves if one call cannot take all records.
-        request = _take_batches(sorted(ready, key=lambda queue: queue.next_send_at), set(due), now, limits)
-        if request:
-            return request
-    return min(check_at, *(queue.waiting_since + limits.linger_seconds for queue in ready))
-
-
-def _ready(queues: Iterable[TargetShardQueue], now: float) -> tuple[list[TargetShardQueue], float]:
-    """Return the queues that may send now, and the time at which the first of the other queues may send."""
-    waiting = [queue for queue in queues if queue.records and queue.may_send]
-    ready = [queue for queue in waiting if queue.next_send_at <= now + COALESCE_SECONDS]
-    later = [queue.next_send_at for queue in waiting if queue.next_send_at > now + COALESCE_SECONDS]
-    return ready, min(later, default=NEVER)
-
-
-def _fills_a_call(ready: list[TargetShardQueue], limits: KinesisSinkSettings) -> bool:
-    return (
-        sum([queue.sendable_estimate for queue in ready]) >= limits.request_count
-        or sum([queue.sendable_bytes for queue in ready]) >= limits.request_bytes
-    )
-
-
-def _take_batches(
-    ready: list[TargetShardQueue], due: set[TargetShardQueue], now: float, limits: KinesisSinkSettings
-) -> PutRequest:
-    batches: PutRequest = []
-    records, size = limits.request_count, limits.request_bytes
-    for queue in ready:
-        taken = queue.take(records, size, is_due=queue in due)
-        if not taken[0]:
-            continue
-        if batches and taken[1] > size:  # A record larger than the room left in this call waits for a call of its own.
-            queue.put_back(taken[0])
-            continue
-        batches.append(ShardBatch(queue, taken[0], queue.mark_sent(taken, now)))
-        records, size = records - len(taken[0]), size - taken[1]
-        if records <= 0 or size <= 0:
-            break
-    return batches

@@ -33,8 +33,9 @@ from .pending_records import (
     rejection_reason,
     size_of,
 )
+from .put_results import NEVER
 from .send_permission import SendPermission
-from .sending import NEVER, RecordSending
+from .sending import RecordSending
 from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
 log = logging.getLogger("recordpublisher.producer")
@@ -87,6 +88,7 @@ class KinesisWriter:
         self._limit = self._sending.limit
         self._accepted_since_yield = 0
         self._closed_reason: str | None = NOT_OPEN
+        self._is_opening = False
         self._opening_failure = ""
         """The last error of an opening that has failed, or that is retried."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -110,8 +112,8 @@ class KinesisWriter:
 
     @property
     def is_open(self) -> bool:
-        """Whether the writer was opened and not closed."""
-        return self._closed_reason is None
+        """Whether the writer was opened and not closed, or is being opened."""
+        return self._is_opening or self._closed_reason is None
 
     def has_lost_stream(self) -> bool:
         """Return whether the writer has ended because its stream no longer exists. Any thread may call this."""
@@ -153,7 +155,7 @@ class KinesisWriter:
                 f"the Kinesis sink of {self._stream} is open already: a program that puts records, and each DataFetcher, needs a sink of "
                 "its own"
             )
-        self._loop, self._is_aborted = get_running_loop(), False
+        self._loop, self._is_aborted, self._is_opening = get_running_loop(), False, True
         self._failures.begin(on_failed, continues=continues)
         self._on_room = on_room
         self.permission.ask(may_write)
@@ -167,6 +169,7 @@ class KinesisWriter:
             self._opening_failure = f"{type(error).__name__}: {error}"
             raise
         finally:
+            self._is_opening = False
             retry_listener.set(listener)
         self._closed_reason = None
 
@@ -382,7 +385,7 @@ class KinesisWriter:
         reason = (
             f"the Kinesis sink of {self._stream} was closed before the record was acknowledged; it may be in the stream"
         )
-        self._failures.awaited.fail_all(SinkError(reason))
+        self._failures.awaited.fail_all(reason)
         self._wake_waiters()
 
     def has_room(self) -> bool:

@@ -6,6 +6,7 @@ import gc
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.sink import SinkContext
 from recordpublisher.publishers.errors import FatalKinesisError, InvalidRecordError, SinkError, TransientError
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -117,6 +118,48 @@ def test_a_fatal_error_ends_every_wait(more):
         with pytest.raises(FatalKinesisError):
             await sink.close()
         assert sink.metrics()["outstandingRecordsCount"] == 0
+
+    run_virtual(job())
+
+
+def test_an_error_that_ends_the_sink_of_a_job_is_a_sink_error_of_each_record_that_was_accepted():
+    """Its class says that the record was accepted: a program must not put it again as if it was not."""
+
+    async def job():
+        fake = FakeKinesis()
+        sink = a_sink(fake)
+        await sink.open(SinkContext())
+        fake.fail = FatalKinesisError("PutRecords", "AccessDeniedException", "no")
+        ended = await asyncio.gather(*[sink.put(b"x", key, wait=True) for key in "ab"], return_exceptions=True)
+        with pytest.raises(FatalKinesisError):
+            await sink.flush()
+        await sink.close()
+        return ended
+
+    first, second = run_virtual(job())
+    assert (type(first), type(second)) == (SinkError, SinkError)
+    assert first is not second
+    assert str(first) == (
+        "the Kinesis sink of out ended before the record was acknowledged; it may be in the stream: PutRecords failed "
+        "with AccessDeniedException: no"
+    )
+
+
+def test_a_record_that_ends_the_sink_of_a_job_is_the_reason_for_every_other_wait():
+    async def job():
+        fake = FakeKinesis(2)
+        fake.refuse = lambda entry: "ValidationException" if entry.data == b"bad" else "InternalFailure"
+        sink = a_sink(fake)
+        await sink.open(SinkContext())
+        waiting = asyncio.create_task(sink.put(b"good", "b", wait=True))
+        await sink.put(b"bad", "a")
+        with pytest.raises(
+            SinkError, match=r"sink of out ended before .* 'a' .*was not put into out: ValidationException"
+        ):
+            await waiting
+        with pytest.raises(SinkError):
+            await sink.flush()
+        await sink.close()
 
     run_virtual(job())
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from recordpublisher.plugins.sinks.kinesis.pending_records import PendingRecord
-from recordpublisher.plugins.sinks.kinesis.sending import (
+from recordpublisher.plugins.sinks.kinesis.put_results import (
     NEVER,
     take_next_request,
 )
