@@ -542,10 +542,18 @@ def test_a_name_that_no_property_could_give_is_refused(kind, name):
     assert f"'{name}' cannot be a name" in load_registry([plugin]).plugins[-1].reason
 
 
-def test_a_store_needs_a_name_that_is_a_scheme():
-    plugin = type("Odd", (), {"recordpublisher_register_stores": _adder("there:Store", "my_store")})()
+@pytest.mark.parametrize("name", ["my_store", "x", "3d", "größe", "-ab"])
+def test_a_store_needs_a_name_that_is_a_scheme(name):
+    plugin = type("Odd", (), {"recordpublisher_register_stores": _adder("there:Store", name)})()
 
-    assert "'my_store' cannot be the scheme of a URI" in load_registry([plugin]).plugins[-1].reason
+    assert f"'{name}' cannot be the scheme of a URI" in load_registry([plugin]).plugins[-1].reason
+
+
+@pytest.mark.parametrize("name", ["S3A", "postgres", "gs"])
+def test_a_store_that_a_built_in_one_would_replace_is_refused(name):
+    plugin = type("Odd", (), {"recordpublisher_register_stores": _adder("there:Store", name)})()
+
+    assert f"'{name}' is a scheme of the built-in store" in load_registry([plugin]).plugins[-1].reason
 
 
 class Pairs:
