@@ -580,17 +580,26 @@ def test_a_deserializer_may_make_any_type():
         build_deserializer(load_registry([plugin]), Properties({"flink.deserializer": "pairs"}))
 
 
-def test_a_chosen_plugin_that_cannot_be_imported_is_named_before_its_property_is_called_misspelt(install):
-    install(
-        "far-sink",
-        """
-        import recordpublisher as rp
+FAR_SINK = """
+import recordpublisher as rp
 
-        @rp.hookimpl
-        def recordpublisher_register_sinks(registry):
-            registry.add("jsonlx", "far_target:Sink")
-        """,
-    )
+@rp.hookimpl
+def recordpublisher_register_sinks(registry):
+    registry.add("jsonlx", "far_target:Sink")
+"""
+
+
+def test_a_wrong_value_is_told_although_a_chosen_plugin_cannot_be_imported(install):
+    """The plugin cannot have declared it, and a command such as lag does not need the plugin."""
+    install("far-sink", FAR_SINK)
+    given = Properties({"flink.sink": "jsonlx", "flink.job.drain.timeout": "soon"})
+
+    with pytest.raises(ConfigurationError, match=r"'flink.job.drain.timeout' is 'soon'"):
+        check_properties(load_registry(), given)
+
+
+def test_a_chosen_plugin_that_cannot_be_imported_is_named_before_its_property_is_called_misspelt(install):
+    install("far-sink", FAR_SINK)
     given = Properties({"flink.sink": "jsonlx", "flink.sink.jsonlx.path": "rows"})
 
     with pytest.raises(PluginError, match="cannot be imported from far_target:Sink"):
