@@ -16,10 +16,10 @@ import msgspec
 
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import (
+    SERVICE_AWAY,
     ConfigurationError,
     DeserializationError,
     PluginError,
-    TransientError,
     causes_of,
 )
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
@@ -475,7 +475,7 @@ class PoisonPolicy:
                 reason = describe_error(error)
                 name = f"record {record.sequence_number} of {batch.shard.key}"
                 # A lack of memory, or a service that is away, says nothing about the record, so the record must not be dropped for it.
-                is_innocent = any(isinstance(each, (MemoryError, TransientError)) for each in causes_of(error))
+                is_innocent = any(isinstance(each, (MemoryError, *SERVICE_AWAY)) for each in causes_of(error))
                 if self._action is OnBadRecord.FAIL or is_innocent:
                     message = f"{name} cannot be deserialized: {reason}"
                     log_user_error(log, error, message, batch.shard.key, record.sequence_number)
