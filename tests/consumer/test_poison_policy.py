@@ -144,3 +144,19 @@ def test_a_record_for_which_memory_or_a_service_was_missing_is_not_dropped(actio
 
     with pytest.raises(DeserializationError, match="wrapped"):
         PoisonPolicy(action).apply(batch(b"1", b"2"), decorate)
+
+
+def test_an_error_that_the_caller_handles_excuses_no_bad_record():
+    """Python names it as the context of each error that is raised meanwhile, as in a publisher that reads elsewhere after an outage."""
+
+    def read():
+        raise TransientError("GET /records", "503", "away")
+
+    def decorate(part):
+        raise ValueError("bad")
+
+    try:
+        read()
+    except TransientError:
+        left = PoisonPolicy(OnBadRecord.SKIP).apply(batch(b"1", b"2"), decorate)
+    assert [skipped.count for skipped in left.skipped] == [2]
