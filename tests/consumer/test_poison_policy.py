@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from recordpublisher.consumer.deserialization import CallableDeserializer
 from recordpublisher.consumer.shard_consumer import PoisonPolicy
-from recordpublisher.publishers.errors import ConfigurationError, DeserializationError, TransientError
+from recordpublisher.publishers.errors import (
+    ConfigurationError,
+    DeserializationError,
+    OutageError,
+    RetriesExhaustedError,
+    StoreUnavailableError,
+    TransientError,
+)
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 
 from fakes.batches import batch
@@ -121,10 +128,35 @@ def test_a_deserializer_that_nobody_would_await_is_refused():
 
 
 @pytest.mark.parametrize("action", OnBadRecord)
-@pytest.mark.parametrize("cause", [MemoryError(), TransientError("GET /schemas", "503", "away")])
+@pytest.mark.parametrize(
+    "cause",
+    [
+        MemoryError(),
+        TransientError("GET /schemas", "503", "away"),
+        RetriesExhaustedError("GET /schemas failed 5 times"),
+        OutageError("the registry has not been reached"),
+        StoreUnavailableError("the store of the schemas does not answer"),
+    ],
+)
 def test_a_record_for_which_memory_or_a_service_was_missing_is_not_dropped(action, cause):
     def decorate(part):
         raise ValueError("wrapped") from cause
 
     with pytest.raises(DeserializationError, match="wrapped"):
         PoisonPolicy(action).apply(batch(b"1", b"2"), decorate)
+
+
+def test_an_error_that_the_caller_handles_excuses_no_bad_record():
+    """Python names it as the context of each error that is raised meanwhile, as in a publisher that reads elsewhere after an outage."""
+
+    def read():
+        raise TransientError("GET /records", "503", "away")
+
+    def decorate(part):
+        raise ValueError("bad")
+
+    try:
+        read()
+    except TransientError:
+        left = PoisonPolicy(OnBadRecord.SKIP).apply(batch(b"1", b"2"), decorate)
+    assert [skipped.count for skipped in left.skipped] == [2]

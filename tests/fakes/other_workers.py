@@ -11,12 +11,19 @@ class OtherWorkers(WatermarkTracker):
         self.lowest = lowest
         self.highest = highest
         self._global = None
+        self._stated = ShardsStatus.IDLE, None
 
     @property
     def has_others(self):
         return True
 
+    @property
+    def waits_for_others(self):
+        status, watermark = self._stated
+        return status is ShardsStatus.IDLE or (watermark is not None and watermark > self._global)
+
     def report(self, status, watermark):
+        self._stated = status, watermark
         known = [self.lowest] if status is ShardsStatus.IDLE else [self.lowest, watermark]
         self._global = raised_watermark(self._global, None if None in known else min(known))
         return self._global

@@ -50,8 +50,8 @@ class Deserializer(Protocol[V_co]):
         record for which it raises alone is a bad record, and `flink.deserializer.error` decides what happens to the record. A value must
         depend only on its record.
 
-        The job ends if the result is not a sequence with one value for each record, and after a TransientError, which says nothing about
-        the record.
+        The job ends if the result is not a sequence with one value for each record. It also ends after an error that says that a service
+        was away (TransientError, RetriesExhaustedError), because that says nothing about the record.
         """
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, pairwise
+from itertools import islice, pairwise, takewhile
 from operator import lt
 from typing import Any, Protocol
 
@@ -16,10 +17,10 @@ import msgspec
 
 from recordpublisher.publishers.base import RecordPublisher, RecordPublisherFactory, RunResult
 from recordpublisher.publishers.errors import (
+    SERVICE_AWAY,
     ConfigurationError,
     DeserializationError,
     PluginError,
-    TransientError,
     causes_of,
 )
 from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
@@ -463,6 +464,7 @@ class PoisonPolicy:
         return self._decorate_one_by_one(batch, decorate)
 
     def _decorate_one_by_one(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
+        handled_by_caller = sys.exception()
         parts: list[RecordBatch] = []
         poisoned: list[PoisonedRecord] = []
         skipped: list[SkippedRecords] = []
@@ -475,7 +477,8 @@ class PoisonPolicy:
                 reason = describe_error(error)
                 name = f"record {record.sequence_number} of {batch.shard.key}"
                 # A lack of memory, or a service that is away, says nothing about the record, so the record must not be dropped for it.
-                is_innocent = any(isinstance(each, (MemoryError, TransientError)) for each in causes_of(error))
+                own = takewhile(lambda each: each is not handled_by_caller, causes_of(error))
+                is_innocent = any(isinstance(each, (MemoryError, *SERVICE_AWAY)) for each in own)
                 if self._action is OnBadRecord.FAIL or is_innocent:
                     message = f"{name} cannot be deserialized: {reason}"
                     log_user_error(log, error, message, batch.shard.key, record.sequence_number)

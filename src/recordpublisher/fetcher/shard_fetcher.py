@@ -118,6 +118,8 @@ class ShardFetcher:
                 f"this fetcher cannot run again; create a new one to resume. An error has ended it: {describe_error(self._released_after)}"
             ) from self._released_after
         self._completion.check_finished()  # Before the block below, which would treat this error as that of a run.
+        if self._was_cancelled:
+            await self._release_shards()
         self._has_failed = self._was_cancelled = self._has_stopped_writing = is_cut_off = False
         self._idle_ms = None
         try:
@@ -554,7 +556,7 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
 log = logging.getLogger("recordpublisher.fetcher")
 READY_CHECK_SECONDS = 0.02
 RELEASE_SECONDS = 2.0
-"""How long a fetcher that is closed after a cancelled run waits until its shards are released (seconds)."""
+"""How long a fetcher that is closed, or runs again, after a cancelled run waits until its shards are released (seconds)."""
 OWNER_SECONDS = 5.0
 """Seconds between two checks that this start still owns its positions.
 

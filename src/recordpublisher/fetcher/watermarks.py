@@ -50,6 +50,11 @@ class WatermarkTracker(ABC):
         return False
 
     @property
+    def waits_for_others(self) -> bool:
+        """Whether the global watermark waits for a shard of another process, because every shard of this one was above it."""
+        return False
+
+    @property
     def worker(self) -> str | None:
         """Name of the worker that this process is in its group, which changes when the worker is replaced; None without a group."""
         return None
@@ -136,12 +141,8 @@ class Alignment:
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether the global watermark waits for a shard of another worker, because every shard of this one is above it."""
-        if not self._tracker.has_others:
-            return False
-        status, lowest = self._active.status()
-        value = self.global_watermark
-        return status is ShardsStatus.IDLE or (lowest is not None and (value is None or value < lowest))
+        """Whether the global watermark waits for a shard of another worker."""
+        return self._tracker.waits_for_others
 
     @property
     def lag_ms(self) -> int | None:

@@ -251,6 +251,10 @@ class StoreUnavailableError(StateError):
     """The store cannot be reached, or is throttled. The stored state has not changed, and a retry may help."""
 
 
+SERVICE_AWAY = TransientError, RetriesExhaustedError, OutageError, StoreUnavailableError
+"""The errors that say that a service was away, and nothing about a record."""
+
+
 class DataLossError(StateError):
     """The position to continue from is past the stream's retention, so records are lost.
 

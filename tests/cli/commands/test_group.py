@@ -41,6 +41,9 @@ def results(tmp_path_factory):
     job, other = folder / "job.properties", folder / "other.properties"
     job.write_text(f"flink.job.name=orders\nflink.state.uri={uri}")
     other.write_text(f"flink.job.name=other\nflink.state.uri={uri}")
+    elsewhere, nothing = folder / "elsewhere.properties", folder / "nothing.properties"
+    elsewhere.write_text(f"{job.read_text()}\nflink.sink=sink-of-another-machine")
+    nothing.write_text(f"{other.read_text()}\nflink.sink=sink-of-another-machine")
     without = folder / "without.properties"
     without.write_text("flink.job.name=orders")
     beside = folder / "beside.properties"
@@ -50,6 +53,8 @@ def results(tmp_path_factory):
     commands = {
         "show": ["show", str(job)],
         "show --json": ["show", str(job), "--json"],
+        "sink elsewhere": ["show", str(elsewhere)],
+        "no group, sink elsewhere": ["show", str(nothing)],
         "no group": ["show", str(other)],
         "no store": ["show", str(without)],
         "no such worker": ["drain", str(job), "c"],
@@ -105,6 +110,12 @@ def test_a_job_without_a_group_is_an_error(results):
 def test_a_group_whose_lease_table_is_beside_the_rows_of_its_sink_is_shown(results):
     assert results["beside rows"].returncode == 0, results["beside rows"].stderr
     assert results["beside rows"].stdout == results["show"].stdout
+
+
+def test_a_group_with_a_store_is_shown_where_its_sink_is_not_installed(results):
+    assert results["sink elsewhere"].returncode == 0, results["sink elsewhere"].stderr
+    assert results["sink elsewhere"].stdout == results["show"].stdout
+    assert "has no group of workers" in results["no group, sink elsewhere"].stderr
 
 
 def test_properties_without_a_store_are_an_error(results):

@@ -129,6 +129,23 @@ def test_the_shards_of_a_run_that_is_cancelled_are_read_soon_after_the_fetcher_w
     assert took < DURATION / 2
 
 
+def test_a_run_after_one_that_was_cancelled_reads_without_waiting_for_the_leases_of_the_first():
+    async def story():
+        group = ElasticProcesses(shards=2)
+        process = await group.join()
+        await group.wait_until(lambda: len(process.shards) == 2)
+        await process.kill()
+        before = asyncio.get_running_loop().time()
+        process.running = asyncio.create_task(process.fetcher.run())
+        group.send()
+        await group.wait_until_all_is_written()
+        took = asyncio.get_running_loop().time() - before
+        await process.stop()
+        return took
+
+    assert run_virtual(story()) < DURATION / 2
+
+
 class BusySink(RecordingSink):
     """Has a call in a thread, which nobody can end."""
 

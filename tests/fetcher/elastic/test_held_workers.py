@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from recordpublisher.fetcher.monitoring.status_and_warnings import what_blocks
 from recordpublisher.testing import run_virtual
 
 from fakes.leases.elastic_processes import ElasticProcesses
@@ -65,6 +66,54 @@ def test_while_it_is_held_it_learns_of_progress_within_two_seconds_and_after_res
     first, later = run_virtual(story())
     assert first <= AFTER_REST + LATENCY
     assert max(later) <= AT_ONCE + LATENCY
+
+
+async def blamed_while_a_shard_is_slow(process, slow_shard):
+    """What the worker says that the watermark waits for, while each record of the slow shard raises it a little."""
+    blamed = set()
+    for step in range(1, 60):
+        slow_shard.put(step * 10)
+        await asyncio.sleep(0.5)
+        if step > 10:
+            blamed.add(what_blocks(process.fetcher._view.alignment))
+    return blamed
+
+
+def test_a_worker_that_is_alone_in_its_group_names_its_own_slow_shard():
+    """Its own watermark is ahead of that of the group, which it knows from its last heartbeat."""
+
+    async def story():
+        group = ElasticProcesses(shards=2)
+        process = await group.join(**{"flink.watermark.lookahead.millis": LOOKAHEAD})
+        await group.wait_until(lambda: len(process.shards) == 2)
+        slow, held = group.source.shards.values()
+        slow.put(0)
+        held.put(100 * LOOKAHEAD)
+        blamed = await blamed_while_a_shard_is_slow(process, slow)
+        await process.stop()
+        return blamed, slow.shard.key
+
+    blamed, slow = run_virtual(story())
+    assert blamed == {f"shard {slow}"}
+
+
+def test_each_worker_knows_with_whom_the_slow_shard_is():
+    async def story():
+        pair = Pair(0)
+        await pair.start()
+        pair.fast_shard.put(100 * LOOKAHEAD)
+        await asyncio.sleep(AFTER_REST)
+        slow = asyncio.create_task(blamed_while_a_shard_is_slow(pair.slow, pair.slow_shard))
+        fast = set()
+        while not slow.done():
+            await asyncio.sleep(0.5)
+            fast.add(what_blocks(pair.fast.fetcher._view.alignment))
+        await pair.stop()
+        return await slow, fast, pair.slow_shard.shard.key
+
+    slow, fast, key = run_virtual(story())
+    assert slow == {f"shard {key}"}
+    assert fast == {"a shard of another worker"}
 
 
 def test_a_group_at_rest_sends_no_more_heartbeats_than_one_without_alignment():

@@ -379,8 +379,8 @@ class BackToAJobThatRuns:
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet", "sql"])
 async def test_letters_that_the_job_writes_during_a_replay_are_left_to_the_next_one(tmp_path, kind, monkeypatch):
-    monkeypatch.setattr("recordpublisher.plugins.dead_letters.file_letters.CHUNK", 2)
-    monkeypatch.setattr("recordpublisher.plugins.dead_letters.table_letters.CHUNK", 2)
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.letters_in_files.CHUNK", 2)
+    monkeypatch.setattr("recordpublisher.plugins.dead_letters.letters_in_table.CHUNK", 2)
     place = (
         {"sql.uri": f"sqlite:///{tmp_path}/letters.db"} if kind == "sql" else {f"{kind}.path": f"{tmp_path}/letters"}
     )

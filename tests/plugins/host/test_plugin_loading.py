@@ -542,10 +542,18 @@ def test_a_name_that_no_property_could_give_is_refused(kind, name):
     assert f"'{name}' cannot be a name" in load_registry([plugin]).plugins[-1].reason
 
 
-def test_a_store_needs_a_name_that_is_a_scheme():
-    plugin = type("Odd", (), {"recordpublisher_register_stores": _adder("there:Store", "my_store")})()
+@pytest.mark.parametrize("name", ["my_store", "x", "3d", "größe", "-ab"])
+def test_a_store_needs_a_name_that_is_a_scheme(name):
+    plugin = type("Odd", (), {"recordpublisher_register_stores": _adder("there:Store", name)})()
 
-    assert "'my_store' cannot be the scheme of a URI" in load_registry([plugin]).plugins[-1].reason
+    assert f"'{name}' cannot be the scheme of a URI" in load_registry([plugin]).plugins[-1].reason
+
+
+@pytest.mark.parametrize("name", ["S3A", "postgres", "gs"])
+def test_a_store_that_a_built_in_one_would_replace_is_refused(name):
+    plugin = type("Odd", (), {"recordpublisher_register_stores": _adder("there:Store", name)})()
+
+    assert f"'{name}' is a scheme of the built-in store" in load_registry([plugin]).plugins[-1].reason
 
 
 class Pairs:
@@ -572,17 +580,26 @@ def test_a_deserializer_may_make_any_type():
         build_deserializer(load_registry([plugin]), Properties({"flink.deserializer": "pairs"}))
 
 
-def test_a_chosen_plugin_that_cannot_be_imported_is_named_before_its_property_is_called_misspelt(install):
-    install(
-        "far-sink",
-        """
-        import recordpublisher as rp
+FAR_SINK = """
+import recordpublisher as rp
 
-        @rp.hookimpl
-        def recordpublisher_register_sinks(registry):
-            registry.add("jsonlx", "far_target:Sink")
-        """,
-    )
+@rp.hookimpl
+def recordpublisher_register_sinks(registry):
+    registry.add("jsonlx", "far_target:Sink")
+"""
+
+
+def test_a_wrong_value_is_told_although_a_chosen_plugin_cannot_be_imported(install):
+    """The plugin cannot have declared it, and a command such as lag does not need the plugin."""
+    install("far-sink", FAR_SINK)
+    given = Properties({"flink.sink": "jsonlx", "flink.job.drain.timeout": "soon"})
+
+    with pytest.raises(ConfigurationError, match=r"'flink.job.drain.timeout' is 'soon'"):
+        check_properties(load_registry(), given)
+
+
+def test_a_chosen_plugin_that_cannot_be_imported_is_named_before_its_property_is_called_misspelt(install):
+    install("far-sink", FAR_SINK)
     given = Properties({"flink.sink": "jsonlx", "flink.sink.jsonlx.path": "rows"})
 
     with pytest.raises(PluginError, match="cannot be imported from far_target:Sink"):

@@ -368,7 +368,10 @@ def test_quotes_around_a_text_are_refused_because_they_would_be_part_of_it(given
     [
         (lambda key: declaration.integer(key, "N.", 0, 1), 0, "a whole number of at least 1"),
         (lambda key: declaration.choice(key, "N.", "some", ("ALL", "NONE")), "some", "ALL, NONE"),
+        (lambda key: declaration.choice(key, "N.", "all", ("ALL", "NONE")), "all", "ALL, NONE"),
+        (lambda key: declaration.choice(key, "N.", "NONE", ("all", "NONE")), "all", "ALL"),
         (lambda key: declaration.text(key, "N.", ""), "", "a text that is not empty"),
+        (lambda key: declaration.text(key, "N.", " a"), " a", "a text that is not empty"),
         (lambda key: declaration.text(key, "N.", 5), 5, "a default of the type str"),
     ],
 )

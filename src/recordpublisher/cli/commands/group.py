@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from recordpublisher.publishers.clock import SystemClock
-from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, PluginError, StateError
 from recordpublisher.publishers.properties.job_properties import SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 
@@ -103,7 +103,7 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     Raises: ConfigurationError if the job has no state store, or its folder does not exist; StateError if the store has no group.
     """
     from recordpublisher.fetcher.leases.group_store import GroupStore
-    from recordpublisher.fetcher.sink import CommittingSink, entry_store_of
+    from recordpublisher.fetcher.sink import CommittingSink, Sink, entry_store_of
     from recordpublisher.plugins.host.build_from_properties import build_sink, build_store, check_properties
     from recordpublisher.plugins.host.plugin_loading import load_registry
     from recordpublisher.plugins.lag.job_state import JobStateReader
@@ -115,9 +115,13 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     check_properties(registry, properties)
     check_folder(properties)
     store = build_store(registry, properties)
-    name = properties.value(SINK)
-    has_rows = name is not None and issubclass(registry.sinks.get(name, SINK.key), CommittingSink)
-    sink = build_sink(registry, properties) if store is None and has_rows else None
+
+    def made_sink() -> Sink | None:
+        name = properties.value(SINK)
+        has_rows = name is not None and issubclass(registry.sinks.get(name, SINK.key), CommittingSink)
+        return build_sink(registry, properties) if has_rows else None
+
+    sink = made_sink() if store is None else None
     store = entry_store_of(sink) if store is None else store
     if store is None:
         reason = "a group keeps its leases there: are these the job's properties?"
@@ -125,14 +129,14 @@ async def _opened(properties: Properties) -> AsyncIterator[GroupStore]:
     try:
         documents = GroupStore(store)
         if await documents.read_table() is None:
-            place = store.place
-            if has_rows:
-                rows = JobStateReader(None, build_sink(registry, properties))
+            # A group with a store is found where its sink is not installed, and so must be its absence.
+            with suppress(ConfigurationError, PluginError):
+                rows = JobStateReader(None, made_sink())
                 try:
                     await check_rows(rows)
                 finally:
                     await rows.close()
-            raise StateError(f"{place} has no group of workers: was the job started with `run --group`?")
+            raise StateError(f"{store.place} has no group of workers: was the job started with `run --group`?")
         yield documents
     finally:
         await store.close()

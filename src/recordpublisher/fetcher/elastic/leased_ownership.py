@@ -276,6 +276,11 @@ class GroupWatermarkTracker(WatermarkTracker):
         return self._current.group_maximum
 
     @property
+    def waits_for_others(self) -> bool:
+        """Whether another worker's shard was the lowest when this worker last read the group's documents."""
+        return self._current.waits_for_others
+
+    @property
     def worker(self) -> str | None:
         """Name of the worker that is running, or ran last."""
         return self._current.name

@@ -7,6 +7,7 @@ from ..global_watermark_rules import raised_watermark
 from ..watermarks import ShardsStatus, lowest_active
 from .planning import GroupView
 from .position_documents import StoredPosition
+from .worker_record import WorkerRecord
 
 
 def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str] = frozenset()) -> int | None:
@@ -26,6 +27,16 @@ def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str]
         if lease.owner is None and view.table.can_be_read(shard)
     ]
     return raised_watermark(known, lowest_watermark(counted).value)
+
+
+def is_above(record: WorkerRecord | None, group: int | None) -> bool:
+    """Return whether the watermark of a group waits for other workers than this one, whose record it was computed from.
+
+    The newest watermark of the worker would not tell: the group learns of it from the worker's next heartbeat.
+    """
+    if record is None or not record.is_active:
+        return record is not None
+    return record.watermark is not None and (group is None or group < record.watermark)
 
 
 class ShardWatermark(NamedTuple):

@@ -19,7 +19,7 @@ from .group_counters import GroupCounters
 from .group_observer import GroupObserver
 from .group_store import GroupStore, TableCache
 from .group_upkeep import GroupUpkeep
-from .group_watermark import ShardWatermark, WorkerWatermark, group_watermark, highest_watermark
+from .group_watermark import ShardWatermark, WorkerWatermark, group_watermark, highest_watermark, is_above
 from .heartbeat import Heartbeat, WritePermission, join_group
 from .lease_settings import HANDOVER_SECONDS, HELD_POLL_SECONDS, LEAVING_POLL_SECONDS, RETRY_SECONDS, LeaseSettings
 from .lease_table import AloneOwner, GroupJob, LeaseTable, table_of_new_group
@@ -106,6 +106,8 @@ class Worker:
         self._watermark = WorkerWatermark(2 * settings.interval)
         self.group_watermark: int | None = None
         """The highest watermark of the group that this worker knows (E8)."""
+        self.waits_for_others = False
+        """Whether the watermark of the group was below that of this worker, at the last read of its documents."""
         self.group_maximum: int | None = None
         """The highest watermark of any shard of the group, at the last read of its documents (W12)."""
         self._giver = LeaseGiver(
@@ -316,6 +318,7 @@ class Worker:
         # Before the wait for records of deleted streams, because alignment may hold these records back.
         known, self.group_maximum = self.group_watermark, view.max_watermark
         self.group_watermark = group_watermark(view, known, self._observer.sealed_for_long)
+        self.waits_for_others = is_above(view.records.get(self.name), self.group_watermark)
         if self.group_watermark != known:
             self._on_advance()
         self._others_are_held = view.has_held_besides(self.name)

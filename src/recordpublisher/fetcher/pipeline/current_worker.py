@@ -50,6 +50,11 @@ class CurrentWorker:
         return None if self._worker is None else self._worker.group_maximum
 
     @property
+    def waits_for_others(self) -> bool:
+        """Whether the watermark of the group waits for a shard of another worker, as far as this process knows."""
+        return self._worker is not None and self._worker.waits_for_others
+
+    @property
     def permission(self) -> WritePermission | None:
         """The permission of the current worker to write to the sink, or None before the first worker."""
         return None if self._worker is None else self._worker.permission

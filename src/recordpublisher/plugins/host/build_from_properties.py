@@ -32,7 +32,7 @@ from recordpublisher.publishers.properties.job_properties import (
     STATE_URI,
     WATERMARK_STRATEGY,
 )
-from recordpublisher.publishers.properties.properties import Properties, hint_of_misspelt
+from recordpublisher.publishers.properties.properties import Properties, hint_of_misspelt, is_unknown
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
 from recordpublisher.publishers.safe_text import repr_of
@@ -68,8 +68,8 @@ def build_sink(registry: Registry, properties: Properties) -> Sink:
 def check_properties(registry: Registry, properties: Properties) -> None:
     """Check the given properties (`Properties.check`), including those that the chosen plugins declare.
 
-    Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property; PluginError instead if a chosen plugin,
-    which may declare the key, cannot be imported.
+    Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property; PluginError instead of the latter if a
+    chosen plugin, which may declare the key, cannot be imported.
     """
     registry.import_chosen(properties)
     choices: tuple[tuple[Property[Any], NameTable[Any]], ...] = (
@@ -80,8 +80,8 @@ def check_properties(registry: Registry, properties: Properties) -> None:
     )
     try:
         properties.check()
-    except ConfigurationError:
-        for declared, table in choices:
+    except ConfigurationError as error:
+        for declared, table in choices if is_unknown(error.key) else ():
             with suppress(ConfigurationError):
                 table.get(properties.value(declared) or "", declared.key)
         raise

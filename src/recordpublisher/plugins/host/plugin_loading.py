@@ -24,6 +24,7 @@ from recordpublisher.publishers.errors import ConfigurationError, PluginError
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.user_code import exits_as_errors, logging_if_blocked
 
+from ..stores.back_ends import BY_SCHEME
 from . import built_ins, hookspecs
 from .registry import (
     BLOCK_VARIABLE,
@@ -176,8 +177,15 @@ class _Collector(msgspec.Struct):
             raise PluginError(f"a name must be a non-empty string, not {name!r}")
         if re.fullmatch(r"[\w.-]+", name.strip()) is None:  # It stands in keys, in lists and before a colon.
             raise PluginError(f"'{name}' cannot be a name: write letters, digits, dots, hyphens and underscores")
-        if self.table.kind == "store" and "_" in name:
-            raise PluginError(f"'{name}' cannot be the scheme of a URI, because of the underscore: write a hyphen")
+        if self.table.kind == "store" and re.fullmatch(r"[a-zA-Z][a-zA-Z0-9.-]+", name.strip()) is None:
+            raise PluginError(
+                f"'{name}' cannot be the scheme of a URI: write at least two ASCII letters, digits, dots and hyphens, a letter first"
+            )
+        built_in = BY_SCHEME.get(name.strip().lower()) if self.table.kind == "store" else None
+        if built_in is not None and built_in.name.lower() != name.strip().lower():
+            raise PluginError(
+                f"'{name}' is a scheme of the built-in store '{built_in.name.lower()}': write another name"
+            )
         claim = NameClaim(name.strip(), provided, self.owner)
         self.table.check(claim)
         self.claims.append((self.table, claim))

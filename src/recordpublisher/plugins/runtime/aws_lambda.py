@@ -173,17 +173,21 @@ class _Invocation:
         async for batch in batches:
             await self._decorator.prepare(batch)
             done, parts = 0, self._decorator.decorated_parts(batch)
+            failed: str | None = None
             try:
                 while (part := next(parts, None)) is not None:
-                    done += len(part)
+                    done += len(part) + sum(skipped.count for skipped in part.skipped)
                     yield part
                     del part  # This frees the memory of the records that were handled.
-            # The error is raised only with the policy FAIL, so no earlier record was skipped.
             except DeserializationError as error:
-                before = batch.sequence_numbers.index(error.sequence_number)
-                for part in self._decorator.decorated_parts(batch.slice(done, before)) if before > done else ():
-                    yield part
-                return
+                failed = error.sequence_number
+            if failed is None:
+                continue
+            before = batch.sequence_numbers.index(failed)
+            # Not in the `except` block: there the error of a record that is skipped would seem to follow from that of the failed record.
+            for part in self._decorator.decorated_parts(batch.slice(done, before)) if before > done else ():
+                yield part
+            return
 
     def _handled(self) -> SequenceNumber | None:
         """Return the position up to which every record is handled, or None if the first record is not handled."""

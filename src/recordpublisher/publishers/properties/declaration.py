@@ -123,12 +123,16 @@ class PropertyGroup:
         valid_other: str = "",
         **more: Unpack[PropertyOptions],
     ) -> Property[str]:
-        """Declare a property whose value is one of the names `options`, in any case.
+        """Declare a property whose value is one of the names `options`, which are in upper case. A value may be in any case.
 
         - `note`: a note about the last of these names, for messages and the reference page.
         - `other`: checks any other text, and raises ValueError if it is not valid.
         - `valid_other`: describes the texts that `other` accepts.
         """
+
+        if lower := [name for name in options if name != name.upper()]:
+            reason = "a value becomes upper case, so it would never be this name"
+            raise ConfigurationError(text_of(key), lower[0], lower[0].upper(), reason=reason)
 
         def parse(text: str) -> str:
             name = POSITION_ALIASES.get(text.lower(), text.upper())
@@ -239,10 +243,12 @@ class PropertyGroup:
             )
         if default is not None:
             try:
-                parse(str(default))
+                given = parse(str(default).strip())
             except ValueError:
-                reason = "this default could not be given"
-                raise ConfigurationError(text_of(key), default, valid, reason=reason) from None
+                given = None
+            # For example, a name of a `choice` becomes upper case when it is parsed, and a default is not parsed.
+            if given != default:
+                raise ConfigurationError(text_of(key), default, valid, reason="this default could not be given")
         fields = {"group": self.name, "type_name": type_name, **more}
         declared = declare(Property(key, parse, default, valid, sentence, **fields))
         self.properties.append(declared)

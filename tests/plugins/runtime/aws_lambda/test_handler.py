@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.publishers.errors import TransientError
 
 from servers.kpl_aggregates import aggregate
 
@@ -417,3 +418,34 @@ def test_a_time_out_of_a_deserializer_is_not_told_as_the_end_of_the_functions_ti
     with pytest.raises(TimeoutError, match="the registry did not answer"):
         rp.lambda_handler(print, deserializer=Silent())(event(b"0"), Context(30_000))
     assert "the function's time" not in caplog.text
+
+
+def decode_with_a_service(record):
+    if record.data == b"bad":
+        raise ValueError("bad")
+    if record.data == b"needs the service":
+        raise TransientError("the service is away")
+    return record.data
+
+
+def test_while_a_service_is_away_bad_records_are_skipped_and_the_good_ones_handled():
+    """The error of the skipped record was raised while that of the service was handled, so it counted as one of the service."""
+    handled = []
+    function = rp.lambda_handler(
+        lambda record: handled.append(record.value),
+        {"flink.deserializer.error": "SKIP"},
+        deserializer=decode_with_a_service,
+    )
+
+    assert function(event(b"bad", b"good", b"needs the service", b"later"), None) == failures(2)
+    assert handled == [b"good"]
+
+
+def test_a_record_after_a_skipped_one_is_handled_once_while_a_service_is_away():
+    handled = []
+    payloads = gzip.compress(b"bad"), gzip.compress(b"good"), b"not compressed", gzip.compress(b"needs the service")
+    given = {"flink.deserializer.compression": "GZIP", "flink.deserializer.error": "SKIP"}
+    function = rp.lambda_handler(lambda record: handled.append(record.value), given, deserializer=decode_with_a_service)
+
+    assert function(event(*payloads), None) == failures(3)
+    assert handled == [b"good"]

@@ -315,6 +315,25 @@ async def test_nan_in_sqlite_is_rejected(tmp_path):
     assert query(uri, "select x from records") == [(1.5,)]
 
 
+class Amount(msgspec.Struct):
+    amount: Decimal | None
+
+
+@pytest.mark.parametrize("given", ["NaN", "-Infinity"])
+async def test_nan_in_a_decimal_is_rejected_by_sqlite_too(tmp_path, given):
+    """SQLite keeps a decimal as text, and stored the text NaN, which counts as 0 in a sum."""
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append(reason)
+
+    uri = f"sqlite:///{tmp_path}/job.db"
+    values = [Amount(Decimal(number)) for number in (given, "1.50", "1E+3")]
+    await commit(uri, *values, Amount(None), reject=reject, of=Amount)
+    assert rejected == [f"column 'amount' (text) cannot take '{given}'"]
+    assert query(uri, "select amount from records order by rowid") == [("1.50",), ("1E+3",), (None,)]
+
+
 async def test_sqlite_stores_the_day_of_an_instant_in_utc(tmp_path):
     uri = f"sqlite:///{tmp_path}/job.db"
     query(uri, "create table records (day date)")

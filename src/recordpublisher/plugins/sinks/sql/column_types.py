@@ -158,8 +158,8 @@ def conversion_of(column_type: types.TypeEngine[Any], declared: types.TypeEngine
 
     `declared`: the type that the field declares. A number with more digits than this type is refused, because PostgreSQL would round it.
     """
-    if isinstance(declared, types.Numeric) and declared.precision is not None and declared.scale is not None:
-        return partial(_exact, exact_decimal_converter(declared.precision, declared.scale), conversion_of(column_type))
+    if isinstance(declared, types.Numeric) and (check := _check_of(declared, column_type)) is not None:
+        return partial(_exact, check, conversion_of(column_type))
     if isinstance(column_type, types.ARRAY):
         return partial(_array, conversion_of(column_type.item_type))
     if isinstance(column_type, types.DateTime):
@@ -170,6 +170,13 @@ def conversion_of(column_type: types.TypeEngine[Any], declared: types.TypeEngine
         if isinstance(column_type, kind):
             return convert
     return _nested_as_json
+
+
+def _check_of(declared: types.Numeric[Any], column_type: types.TypeEngine[Any]) -> Convert | None:
+    if declared.precision is not None and declared.scale is not None:
+        return exact_decimal_converter(declared.precision, declared.scale)
+    # The text in which SQLite keeps a decimal must not be one that a numeric column refuses.
+    return _decimal if isinstance(column_type, types.Text) else None
 
 
 def is_same_decimal(column_type: types.TypeEngine[Any], declared: types.TypeEngine[Any] | None) -> bool:
