@@ -250,7 +250,7 @@ class UpdateQueue(QueueRequest, frozen=True, kw_only=True):
 
 
 class StreamFilter(Request, frozen=True):
-    """A stream whose queues ListQueues shows. Its creation time (seconds) tells it from an earlier stream of the same name."""
+    """A stream whose queues ListQueues shows. Its creation time (seconds) distinguishes it from an earlier stream of the same name."""
 
     stream_arn: Arn
     stream_creation_timestamp: float | None = None

@@ -136,7 +136,7 @@ def _receive(account: Account, request: requests.ReceiveRequest, *, dead: bool) 
 
 
 def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes) -> bytes:
-    """Return a record as a queue delivers it: as it is in the shard, but without its sequence number."""
+    """Return a record as a queue delivers it: as JSON from the log of the shard (`fragment`), but without its sequence number."""
     shard_id, counter = delivery.key
     shown = {
         "ReceiptHandle": account.tokens.make(queue.handle_of(delivery)),

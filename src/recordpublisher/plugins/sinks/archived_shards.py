@@ -122,7 +122,7 @@ class ArchivedShards:
         return dict(self._changed)
 
     def finished(self, documents: Mapping[str, ShardDocument]) -> list[ShardDocument]:
-        """Return these documents. The document of a shard that has ended gets the position up to which the shard has files."""
+        """Return `documents`, with the position where the shard's files end added to the document of each shard that has ended."""
         return [self._with_through(key, each) for key, each in documents.items()]
 
     def on_staged(self, documents: Mapping[str, ShardDocument]) -> None:
@@ -155,7 +155,7 @@ class FileRange(msgspec.Struct, frozen=True):
     through: str
 
     def __str__(self) -> str:
-        """Return the range as the name of a file has it."""
+        """Return the range as text, in the form for names of files."""
         return f"{self.after}_{self.through}"
 
 

@@ -360,8 +360,8 @@ class RangeRead:
 
         An end that is a time has passed, so no more rows can arrive before it.
 
-        - `state`: the state of the shard at its tip. Its position is not before the end if the record at the end was read and skipped
-          (`flink.deserializer.error`).
+        - `state`: the state of the shard at its tip. Its position is at or after the end even if the record at the end was read and
+          skipped (`flink.deserializer.error`).
 
         Raises: ConfigurationError if the end is a record that does not exist yet.
         """

@@ -2,7 +2,7 @@
 
 - `kinesis_sink.py`: the public sink, which is where to start; `producer.py`: the same for programs without asyncio.
 - `writer.py`: accepts a record, and knows when it is acknowledged. It waits while a limit is reached.
-- `limits.py`: these limits; `shard_rate.py`: how fast a shard is sent records.
+- `outstanding_records.py`: these limits; `shard_rate.py`: how fast a shard is sent records.
 - `sink_settings.py`: settings, statistics and metrics of the sink.
 - `sending.py`: the way of an accepted record in five steps, from the queue of its shard to the result of its PutRecords call;
   `put_results.py`: the results of a call, record by record.

@@ -493,7 +493,7 @@ class RecordHandling:
         self._wake()
 
     def leave_failed(self) -> None:
-        """Leave each record of a released shard that has failed the job, and all records behind it, to the next start."""
+        """Leave each record of a released shard that has failed the job, and all records after it, to the next start."""
         failed, self._failed = self._failed, []
         for items in failed:
             if self._positions.drop_failed(items[0], inf):

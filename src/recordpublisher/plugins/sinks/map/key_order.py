@@ -251,7 +251,7 @@ class KeyQueue(msgspec.Struct, gc=False, eq=False):
     """The records of one key (PER_KEY) or shard (PER_SHARD), of which one may be handled at a time. It exists while it has records.
 
     - `queues`: the queues of the stream by key. This queue is the one of `key`.
-    - `waiting`: the records that wait behind the one that may be taken; None if none has waited yet.
+    - `waiting`: the records after the one that may be taken; None if none has waited yet.
     - `unfinished_parents`: number of queues that must end before a record may be taken. Until then `waiting` has all records.
     - `children`: the queues that wait for the end of this one.
     """

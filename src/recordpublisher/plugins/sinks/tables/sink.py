@@ -308,7 +308,7 @@ class TableSink(ArchivingSink):
         return taken
 
     async def writers(self) -> Sequence[str]:
-        """Return the writers that the table names."""
+        """Return the names of the writers that the table has in its log or properties."""
         return sorted({name.removesuffix(_TAKEN_BACK) for name in await self._numbered()})
 
     async def _numbered(self) -> Collection[str]:
@@ -544,7 +544,7 @@ class TableSink(ArchivingSink):
         return self._table.numbers_expire and bool(content.files) and folder.size(content.mark_path) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
-        """Return the commits that were taken back: the first of them, whose number is in the table, and all later ones."""
+        """Return the commits of a writer that were taken back: the table has the number of the first one, and all later ones follow it."""
         first = self._table.last_number(loaded, writer + _TAKEN_BACK)
         return [each for each in commits if each.number.n >= first] if first else []
 

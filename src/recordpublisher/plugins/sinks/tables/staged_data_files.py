@@ -322,7 +322,7 @@ class RangeProof(msgspec.Struct, frozen=True):
     rows: int
 
     def __str__(self) -> str:
-        """Return the proof as the name of a file has it."""
+        """Return the proof as text, in the form for names of files."""
         return f"{self.covered}.{self.part}of{self.parts}.{self.file}.{self.rows}"
 
     @classmethod
