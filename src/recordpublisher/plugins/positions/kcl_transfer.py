@@ -396,6 +396,9 @@ def leases_from_states(
 ) -> list[ExportedLease]:
     """Return the leases of listed shards that must be read, and of shards that have ended in the job but not in the table.
 
+    - `restored`: the stored positions of the job.
+    - `start`: the start position in the job's properties, for shards without a stored position.
+    - `rows`: the leases that the table has.
     Raises: StateError if the rows are of another stream, if they do not name the streams although the job has several, or if the KCL cannot
     hold a position.
     """

@@ -243,7 +243,10 @@ class ArchivingSink(CommittingSink):
             self._archived.on_listed(shard, open_ms)
 
     def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
-        """Begin the next range of an archived shard at `start`, if the sink writes an archive."""
+        """Begin the next range of an archived shard at `start`, if the sink writes an archive.
+
+        `follows_parents`: whether a start at TRIM_HORIZON has every record of the shard. Otherwise older records may have expired.
+        """
         if self.keeps_archive:
             self._archived.on_started(shard, start, follows_parents)
 
@@ -262,7 +265,7 @@ class ArchivingSink(CommittingSink):
 
 
 def batches_by_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
-    """Return the batches of each file: those of one shard, in order. In an archive a gap between two batches begins a new file."""
+    """Return a list of batches for each file. A file has the batches of one shard, in order; in an archive a gap begins a new file."""
     files: list[list[WaitingBatch]] = []
     newest: dict[str, list[WaitingBatch]] = {}
     for part in parts:

@@ -734,9 +734,9 @@ class MapSettings:
 
 
 def enum_member(name: str, value: object, kind: type[E]) -> E:
-    """Return the member of an enum by its name.
+    """Return the member of the enum `kind` that `value` is or names.
 
-    Raises: ConfigurationError, which names the argument and the valid values, if there is no such member.
+    Raises: ConfigurationError, which has the argument's `name` and the valid values, if there is no such member.
     """
     try:
         return value if isinstance(value, kind) else kind(value)

@@ -329,10 +329,12 @@ class TableSink(ArchivingSink):
         await self.remove([left for left in await self._list_staged(kept) if has_ended(left.life)])
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Let a later commit remove the numbers of these runs of workers, unless the table drops old numbers itself.
+        """Let a later commit remove the numbers of runs of workers that are forgotten, unless the table drops old numbers itself.
 
         Return whether none of these numbers is left. A suspended process of such a run that continues still publishes nothing, because its
         marks are gone.
+
+        - `is_forgotten`: returns whether a run, given by name, is forgotten.
         """
 
         def of(names: Collection[str]) -> set[str]:

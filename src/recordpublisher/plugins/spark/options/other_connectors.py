@@ -517,7 +517,7 @@ def _check_same(given: Properties, key: str, declared: Property[Any], value: str
 
 
 def _two_values(declared: Property[Any], key: str, value: str, other: str, others: str) -> ConfigurationError:
-    """Return the error for two spellings of a property with different values."""
+    """Return the error for a property that has the value `value` by the name `key`, and the value `others` by the name `other`."""
     if declared.secret:
         value = others = MASK
     return ConfigurationError.conflict(key, f"{other}={others}", value=value, reason="both set the same property")
