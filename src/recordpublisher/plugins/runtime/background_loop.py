@@ -386,8 +386,8 @@ class JobsInThreads:
     """The jobs that are open in threads other than the main one. A process needs only one instance.
 
     When the main thread has ended, Python first closes every thread pool, and only then waits for threads. A job that is still running
-    could then not store its last checkpoint. So this class makes the exit wait for each job before the pools are closed. It stops the job
-    of a daemon thread, for which Python would not wait, and waits for it for a limited time.
+    could then not store its last checkpoint. So this class makes the exit wait for each job before the pools are closed. Python would
+    not wait for a daemon thread: this class stops the job in such a thread, and waits for its end for a limited time.
     """
 
     def __init__(self) -> None:

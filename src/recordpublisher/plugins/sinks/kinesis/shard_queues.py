@@ -265,7 +265,7 @@ class TargetShardQueue:
         return seconds
 
     def mark_completed(self, records: int, seconds: float, now: float) -> None:
-        """Count records of an ended call as no longer in flight."""
+        """Count records of an ended call as no longer in flight. `seconds`: the value that `mark_sent` returned for them."""
         self._limit_credit(now)
         self.in_flight -= records
         self._in_flight_seconds = self._in_flight_seconds - seconds if self.in_flight else 0.0  # drops rounding errors
@@ -280,7 +280,7 @@ class TargetShardQueue:
         self._burst_limit_seconds = self.rate.fraction * self.rate.burst_seconds(now)
 
     def _limit_credit(self, now: float) -> None:
-        """Limit the unused rate that may be caught up on: MAX_CREDIT_SECONDS, minus the seconds that calls in flight have used.
+        """Limit how much unused rate later calls may use in addition: MAX_CREDIT_SECONDS, minus the seconds of the calls in flight.
 
         A delayed call in flight may reach the shard together with new calls. All of them must fit into the shard's limit.
         """

@@ -108,8 +108,8 @@ class HandledPositions:
     def drop_failed(self, item: UnhandledRecord, now: float) -> bool:
         """Drop a failed record if its shard was released `RETRY_SECONDS` ago or earlier. Return whether it was dropped.
 
-        All records after it, including those of the shard's descendants, are also dropped. If `now` is infinite, the record gets no more
-        time.
+        All records after it, including those of the shard's descendants, are also dropped. If `now` is infinite, the record is dropped
+        however late its shard was released.
         """
         key, shard = item.batch.records.shard.key, item.batch.progress
         if shard.released_at is None or now - shard.released_at < RETRY_SECONDS:

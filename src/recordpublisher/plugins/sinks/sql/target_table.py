@@ -316,7 +316,7 @@ def _table_to_create(
 
 
 def _needs_columns(table: Table, columns: str) -> bool:
-    """Return whether each field must have a column."""
+    """Return whether each field must have a column. `columns`: the value of `flink.sink.sql.columns`."""
     return columns != "RECORD" or is_made_for_fields(table)
 
 

@@ -162,7 +162,7 @@ class PatientPlanner:
     def _may_be_in_time(self, look: LookResult, began: float) -> bool:
         """Return whether the look was late and the next one may be in time.
 
-        After `NO_ANSWER_SECONDS` of late looks the answer is False, because each empty batch costs a commit every four seconds.
+        After `NO_ANSWER_SECONDS` of late looks the answer is False, because Spark commits an empty batch after each of them.
         """
         if look is not LookResult.LATE:
             self._late_since = None
