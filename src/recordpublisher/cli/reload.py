@@ -29,7 +29,7 @@ def run_reloading(arguments: Sequence[str]) -> int:
     running: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, _frame: object) -> None:
-        """Store the signal. The first one ends the loop below, which drains the job. A further one ends the job at once."""
+        """Remember the signal. After the first one no file is watched, and the job drains. A further one ends the job at once."""
         if signals and running and running[-1].poll() is None:
             running[-1].terminate()
         signals.append(number)

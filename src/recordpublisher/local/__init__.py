@@ -3,8 +3,8 @@
 Start with `serve_in_thread` in synchronous code, and with `LocalKinesis` in asyncio.
 
 A request goes through these files: `server.py`, `http_requests.py`, `dispatcher.py`, the inputs in `requests.py`, and a function in
-`operations/`. The functions read and change the data model: `account.py`, `stream.py`, `shard.py`, `subscriptions.py`, `record_queues.py`.
-For a client in the same process, `in_memory_transport.py` replaces HTTP.
+`operations/`. The functions read and change the data model: `account.py`, `stream.py`, `shard.py`, `subscriptions.py` and
+`record_queues.py`. For a client in the same process, `in_memory_transport.py` replaces HTTP.
 """
 
 from typing import TYPE_CHECKING, Any

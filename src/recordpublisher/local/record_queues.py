@@ -92,8 +92,7 @@ class Queue:
         return ReceiptHandle(self.id, delivery.key, delivery.receipts)
 
     def find(self, handle: ReceiptHandle | None, now_ms: int, *, dead: bool) -> Delivery:
-        """Return the delivery to which a handle belongs.
-
+        """Return the delivery to which a handle belongs. `dead`: whether to look among the dead letters, or among the other records.
         Raises: ApiError: InvalidArgumentException if the handle belongs to another queue or to an earlier receipt;
         ResourceNotFoundException if the record was acknowledged, is past retention, or was moved to or from the dead letters. The API model
         does not say which error belongs to which case.
@@ -334,7 +333,7 @@ class Deliveries:
                 self.unacknowledged[delivery.key] = delivery
 
     def _fragment(self, key: Key) -> bytes | None:
-        """Return the record in the log of its shard, or None if it is past retention."""
+        """Return a record as JSON, from the log of its shard, or None if it is past retention."""
         shard = self.stream.shards.get(key[0])
         found = None if shard is None else shard.log.read(key[1], 1, GET_RECORDS_BYTES)
         return found.fragments[0] if found and found.fragments and found.last_counter == key[1] else None
@@ -350,7 +349,7 @@ class _Answer:
         self._bytes = 0
 
     def add(self, delivery: Delivery, fragment: bytes) -> bool:
-        """Add a record. Return whether there was room for it."""
+        """Add a record, whose JSON is `fragment`. Return whether there was room for it."""
         self._bytes += len(fragment)
         self.is_full = bool(self.records) and self._bytes > GET_RECORDS_BYTES
         if self.is_full:

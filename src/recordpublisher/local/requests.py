@@ -250,7 +250,7 @@ class UpdateQueue(QueueRequest, frozen=True, kw_only=True):
 
 
 class StreamFilter(Request, frozen=True):
-    """A stream whose queues ListQueues shows. Its creation time (seconds) tells it from an earlier stream of the same name."""
+    """A stream whose queues ListQueues shows. Its creation time (seconds) distinguishes it from an earlier stream of the same name."""
 
     stream_arn: Arn
     stream_creation_timestamp: float | None = None
@@ -419,7 +419,11 @@ def _check_type(kind: inspect.Type, value: Any, path: str) -> None:
 
 
 def _of_members(say: Callable[[str], str], what: str, kind: inspect.Type, values: Any) -> Iterator[str]:
-    """Yield one violation for all items of a list or map, if an item is not valid. Its text names every constraint of an item."""
+    """Yield one violation for all items of a list or map, if an item is not valid. Its text names every constraint of an item.
+
+    - `say`: returns the text of a violation, from the constraint.
+    - `what`: names the items in the text.
+    """
     for value in values:
         _check_type(kind, value, what)
     if any(any(_broken(kind, value)) for value in values):

@@ -60,11 +60,11 @@ class Shard:
         return self.closed_epoch is None
 
     def was_open_at(self, epoch: int) -> bool:
-        """Return whether the shard accepted records at that time."""
+        """Return whether the shard accepted records in the epoch `epoch`."""
         return self.epoch <= epoch and self.is_open_after(epoch)
 
     def is_open_after(self, epoch: float) -> bool:
-        """Return whether the shard accepted records at that time or later."""
+        """Return whether the shard accepted records in the epoch `epoch` or later."""
         return self.closed_epoch is None or self.closed_epoch > epoch
 
     def close(self, epoch: int) -> None:

@@ -31,7 +31,7 @@ def dashboard(
     properties: JobProperties,
     port: Port = PORT,
 ) -> None:
-    """Serve a page on loopback that shows a job: lag, watermark, idleness and time to loss of each shard, until Ctrl-C.
+    """Serve a page on loopback, until Ctrl-C: lag, watermark, idleness and the time until records are lost, for each shard of a job.
 
     It reads the job's stored positions and the tips of its shards, every 5 seconds while a page is open, otherwise every 30 seconds, and
     changes nothing. Rates and held shards are shown as -: `run --dashboard` has them.

@@ -250,6 +250,8 @@ async def _replay(
 ) -> tuple[int, int, int]:
     """Replay dead letters, and return how many succeeded, failed, and could not be read.
 
+    - `mended`: the new payloads of the dead letters to replay, by the `Shard.key` and the sequence number; None if payloads are unchanged.
+    - `restores`: whether a queue's dead letters go back into the queue.
     Raises: StateError after the replay if no dead letter has one of the given numbers; ConfigurationError if dead letters with new payloads
     are to go back to a queue.
     """

@@ -38,8 +38,8 @@ def doctor(
     """Say what will fail, before a job starts: one line for each check, ok or what to do. Nothing is changed.
 
     Checks properties, plugins, versions and the connection; for each stream its settings and each IAM action that the job needs; for a
-    job its store, its sink, and the time until unread records are lost; for a query on Spark the place of its claims. Exits with 1 when
-    there is a problem.
+    job its store, its sink, and the time until unread records are lost; for a query on Spark the place where its tasks store what they
+    read. Exits with 1 when there is a problem.
 
     Example: recordpublisher doctor --stream orders --properties local.properties
 

@@ -81,7 +81,9 @@ async def import_positions(
     ] = False,
     watch: WatchSeconds = 20.0,
 ) -> None:
-    """Let a job continue after the checkpoints of the KCL, or the positions of another job, without a gap or a repetition. Stop both first.
+    """Let a job continue after the checkpoints of the KCL, or the positions of another job, without a gap or a repetition.
+
+    Stop the job first, and the KCL application or the other job.
 
     Example: recordpublisher positions import job.properties --from kcl:orders -p flink.state.uri=imported
     """

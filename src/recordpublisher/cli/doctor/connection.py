@@ -106,7 +106,7 @@ async def kinesis_endpoint(properties: Properties, streams: list[str], region: s
 
 
 async def _parsed(find: FindEndpoint) -> SplitResult:
-    """Return the parts of the endpoint's URL. Raises: NotCheckedError if the URL has no host, such as that of a folder."""
+    """Return the parts of the endpoint's URL. Raises: NotCheckedError if the URL has no host, such as the URL of a folder."""
     url = await find()
     parts = urlsplit(url)
     if not parts.hostname:

@@ -122,7 +122,7 @@ class StreamChecks:
         return ["RegisterStreamConsumer", "DeregisterStreamConsumer", *tags]
 
     def _key_actions(self) -> list[str]:
-        """Return the KMS actions that the use of the stream needs. There are none if the stream has no KMS key, or the key of AWS."""
+        """Return the KMS actions that the use of the stream needs. There are none without a KMS key, or with the key that AWS manages."""
         if self._key is None or self._key.endswith("alias/aws/kinesis"):
             return []
         return ["kms:Decrypt", *(["kms:GenerateDataKey"] if self._use.writes else [])]

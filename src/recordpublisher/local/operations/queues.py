@@ -136,7 +136,7 @@ def _receive(account: Account, request: requests.ReceiveRequest, *, dead: bool) 
 
 
 def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes) -> bytes:
-    """Return a record as a queue delivers it: as it is in the shard, but without its sequence number."""
+    """Return a record as a queue delivers it: as JSON from the log of the shard (`fragment`), but without its sequence number."""
     shard_id, counter = delivery.key
     shown = {
         "ReceiptHandle": account.tokens.make(queue.handle_of(delivery)),
@@ -151,7 +151,10 @@ def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes)
 def _each(
     operation: str, account: Account, request: Any, act: Callable[[Queue, Delivery, Any], None], *, dead: bool
 ) -> dict[str, object]:
-    """Call `act` for the record of each receipt handle in a request, and return the response, which lists the handles that failed."""
+    """Call `act` for the record of each receipt handle in a request, and return the response, which lists the handles that failed.
+
+    `dead`: whether the records are dead letters.
+    """
     queue = account.queues.find(request.queue_arn, refused=("DELETING",))
     successful, failed = [], []
     for entry in request.entries:

@@ -481,7 +481,11 @@ class Page(msgspec.Struct, frozen=True, array_like=True, tag="n"):
 def page_by_name(
     account: Account, listing: str, items: Iterable[T], token: str | None, most: int, after: str = ""
 ) -> tuple[list[T], dict[str, str]]:
-    """Return the items of one page, and the field NextToken if there are more. The first page begins after the name `after`."""
+    """Return the items of one page, and the field NextToken if there are more. The first page begins after the name `after`.
+
+    - `listing`: a text that identifies the listing. The token of another listing is refused.
+    - `most`: the largest number of items.
+    """
     if token is not None:
         page = account.tokens.open(token, Page)
         if page is None or page.listing != listing:

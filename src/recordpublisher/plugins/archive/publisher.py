@@ -492,7 +492,7 @@ class ArchivePublisher(RecordPublisher):
     # --- ends and losses --------------------------------------------------------------------------------------------------------
 
     async def _end(self, consumer: BatchConsumer) -> None:
-        """End the shard. The consumer gets the children that its document names, and the shards that name it as a parent."""
+        """End the shard. The consumer gets its children: those that its document names, and shards that name this one as a parent."""
         document = await self._archive.document(self._shard)
         named = () if document is None or document.end is None else document.end.children
         known = await self._archive.shards_with(self._shard.stream, named)

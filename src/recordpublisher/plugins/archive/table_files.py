@@ -234,7 +234,13 @@ class _TableFiles:
         names: Sequence[str],
         foreign: Sequence[str],
     ) -> dict[str, str | Sequence[RowPiece]]:
-        """Return the sources of a shard (see `_sources`), by name."""
+        """Return the sources of a shard (see `_sources`), by name.
+
+        - `proofs`: the proofs of the shard's files.
+        - `by_id`: the paths of the table's files, by the id that a proof has.
+        - `names`: the names of the empty files of the shard: proofs, and ranges without records.
+        - `foreign`: the paths of the files without a proof.
+        """
         found: dict[str, str | Sequence[RowPiece]] = {}
         there: dict[str, dict[int, RangeProof]] = {}
         for proof in proofs:

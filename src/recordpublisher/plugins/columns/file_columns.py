@@ -269,7 +269,6 @@ def shape_of_type(kind: pa.DataType) -> Shape:
 def _seen(batches: Sequence[RecordBatch], *, leaves_out_deep: bool = False) -> Shape:
     """Return the shape that all records of the batches have together.
 
-
     `leaves_out_deep`: whether a record that is nested too deeply is left out. Otherwise it raises ValueError.
     """
     seen: Shape = {}

@@ -237,7 +237,11 @@ def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[
 
 
 def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Shape:
-    """Return the shape without fields that cannot be columns: their name is not printable, or differs from another in case only."""
+    """Return the shape without fields that cannot be columns: their name is not printable, or differs from another in case only.
+
+    - `there`: the shape of the columns that exist, whose names are kept.
+    - `reserved`: names that no field may have.
+    """
     if isinstance(seen, list):
         return [with_valid_names(seen[0], there[0] if isinstance(there, list) else None)]
     if not isinstance(seen, dict) or isinstance(there, tuple):

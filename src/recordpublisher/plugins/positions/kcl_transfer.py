@@ -47,7 +47,7 @@ class KclTransfer:
 
     - `streams`: the job's streams, by name or ARN.
     - `watch_seconds`: seconds between two reads of the positions, whose difference shows that the job or the KCL is running.
-    - `is_forced`: whether to replace positions, and to export where records would be read again or left out.
+    - `is_forced`: whether to replace positions, and to export even if the KCL would then read records again or leave records out.
     """
 
     job: JobPositions
@@ -76,8 +76,8 @@ class KclTransfer:
     async def plan_export(self) -> list[ExportedLease]:
         """Return the leases that would be written.
 
-        Raises: StateError if the job has no positions, if the job or the KCL is running, if a lease is ahead of the job, or if a shard
-        was not read to its end that only the job's archive has, or that the listing lacks.
+        Raises: StateError if the job has no positions, if the job or the KCL is running, if a lease is ahead of the job, or if the job has
+        not read to its end a shard that only its archive has, or that the listing lacks.
         """
         before, leases_before = (await self.job.load()).merged, await self.table.read() or []
         if not before.shards:
@@ -396,6 +396,9 @@ def leases_from_states(
 ) -> list[ExportedLease]:
     """Return the leases of listed shards that must be read, and of shards that have ended in the job but not in the table.
 
+    - `restored`: the stored positions of the job.
+    - `start`: the start position in the job's properties, for shards without a stored position.
+    - `rows`: the leases that the table has.
     Raises: StateError if the rows are of another stream, if they do not name the streams although the job has several, or if the KCL cannot
     hold a position.
     """

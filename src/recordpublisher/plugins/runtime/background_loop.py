@@ -89,7 +89,7 @@ class BackgroundLoop:
     def run(self, coroutine: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Run a coroutine to its end and return its result. If the caller is interrupted, cancel the coroutine and wait until it has ended.
 
-        After `timeout` seconds the coroutine is cancelled too. Work that can end without waiting is finished even with a timeout of 0.
+        The coroutine is also cancelled after `timeout` seconds. Work that can end without waiting is finished even with a timeout of 0.
 
         Raises: TimeoutError if the coroutine was cancelled after the timeout; RecordPublisherError if the loop does not run, or if the
         caller runs in it.
@@ -140,7 +140,8 @@ class BackgroundLoop:
     def close(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine that closes something. Before that, end the work that an interruption may have left running.
 
-        A further interruption does not cancel the coroutine. In a thread of its own the loop closes and ends later, without a wait.
+        A further interruption does not cancel the coroutine. If the caller runs in the loop, or in one of its threads, this method does not
+        wait: the coroutine runs later, and the loop then ends.
         """
         # The garbage collector may run in any thread, and close a read that was left half-way. A wait in a thread of this loop would
         # never end, and the process would collect no more garbage.
@@ -385,8 +386,8 @@ class JobsInThreads:
     """The jobs that are open in threads other than the main one. A process needs only one instance.
 
     When the main thread has ended, Python first closes every thread pool, and only then waits for threads. A job that is still running
-    could then not store its last checkpoint. So this class makes the exit wait for each job before the pools are closed. It stops the job
-    of a daemon thread, for which Python would not wait, and waits for it for a limited time.
+    could then not store its last checkpoint. So this class makes the exit wait for each job before the pools are closed. Python would
+    not wait for a daemon thread: this class stops the job in such a thread, and waits for its end for a limited time.
     """
 
     def __init__(self) -> None:

@@ -311,7 +311,7 @@ def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out:
 
 
 def _columns_of(values: Deserializer[Any]) -> FrameColumns | FileColumns:
-    """Return a column for each field of the type.
+    """Return a column for each field of the type that the deserializer makes.
 
     If the deserializer is a function, `json` or `avro`, there is one column with the value as JSON text, next to the payload.
     """

@@ -180,7 +180,7 @@ def build_job(
 class JobParts(msgspec.Struct, frozen=True):
     """The parts of a job.
 
-    - `lister`: None for a queue.
+    - `lister`: lists the shards of the streams; None if the job reads a queue.
     - `state_place`: the location where the job stores its positions, or "".
     """
 

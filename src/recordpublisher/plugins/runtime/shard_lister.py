@@ -190,7 +190,7 @@ class ShardLister:
     def is_endless(self, stream: str) -> bool:
         """Return whether the stream always has an open shard, as every Kinesis stream does. Call it after the stream was listed.
 
-        A service that reports the end of a shard before its listing does, as DynamoDB Streams, may list the last shard as closed and its
+        A service such as DynamoDB Streams reports the end of a shard before its listing does: it may list the last shard as closed, and its
         children later. So a listing without open shards does not prove that the stream has ended.
         """
         is_own = self._is_own.get(stream)

@@ -123,7 +123,7 @@ class ArchivedShards:
         return dict(self._changed)
 
     def finished(self, documents: Mapping[str, ShardDocument]) -> list[ShardDocument]:
-        """Return these documents. The document of a shard that has ended gets the position up to which the shard has files."""
+        """Return `documents`, with the position where the shard's files end added to the document of each shard that has ended."""
         return [self._with_through(key, each) for key, each in documents.items()]
 
     def on_staged(self, documents: Mapping[str, ShardDocument]) -> None:
@@ -156,7 +156,7 @@ class FileRange(msgspec.Struct, frozen=True):
     through: str
 
     def __str__(self) -> str:
-        """Return the range as the name of a file has it."""
+        """Return the range as text, in the form for names of files."""
         return f"{self.after}_{self.through}"
 
 
@@ -245,7 +245,10 @@ class ArchivingSink(CommittingSink):
             self._archived.on_listed(shard, open_ms)
 
     def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
-        """Begin the next range of an archived shard at `start`, if the sink writes an archive."""
+        """Begin the next range of an archived shard at `start`, if the sink writes an archive.
+
+        `follows_parents`: whether a start at TRIM_HORIZON has every record of the shard. Otherwise older records may have expired.
+        """
         if self.keeps_archive:
             self._archived.on_started(shard, start, follows_parents)
 
@@ -264,7 +267,7 @@ class ArchivingSink(CommittingSink):
 
 
 def batches_by_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
-    """Return the batches of each file: those of one shard, in order. In an archive a gap between two batches begins a new file."""
+    """Return a list of batches for each file. A file has the batches of one shard, in order; in an archive a gap begins a new file."""
     files: list[list[WaitingBatch]] = []
     newest: dict[str, list[WaitingBatch]] = {}
     for part in parts:

@@ -160,7 +160,8 @@ def shard_ranges(
     All reads after that time find the same records, because later records are after the end. Until that time, shards with records before
     the end may still be created (`later_ranges`).
 
-    Raises: ConfigurationError if an end is in the future, or if a shard does not exist; DataLossError if the start is past retention.
+    Raises: ConfigurationError if an end is in the future, or if a shard does not exist; DataLossError if the start is past retention,
+    unless `accepts_loss`.
     """
     ranges, settles_in = [], 0.0
     for stream in streams:
@@ -360,8 +361,8 @@ class RangeRead:
 
         An end that is a time has passed, so no more rows can arrive before it.
 
-        - `state`: the state of the shard at its tip. Its position is not before the end if the record at the end was read and skipped
-          (`flink.deserializer.error`).
+        - `state`: the state of the shard at its tip. Its position is at or after the end even if the record at the end was read and
+          skipped (`flink.deserializer.error`).
 
         Raises: ConfigurationError if the end is a record that does not exist yet.
         """

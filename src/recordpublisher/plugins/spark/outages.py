@@ -85,7 +85,7 @@ class OutageWatch:
     There is one warning for each service, when the first of its keys fails. Any thread may call the methods, because the driver has two.
 
     - `max_ms`: how long an outage may last (option `maxOutage`).
-    - `is_batch_read`: whether the job is a batch read, which waits for a port that was never open only as long as for an unknown host.
+    - `is_batch_read`: whether the job is a batch read, which soon stops waiting for a port that was never open.
     """
 
     def __init__(self, max_ms: int, clock: Clock | None = None, *, is_batch_read: bool = False) -> None:

@@ -260,8 +260,9 @@ def id_prefix_of(local_property: Callable[[str], str | None], run: str, task: in
 
 
 class RowIds:
-    """Makes the ids of one task's rows from the scope and the content of each row. Equal rows are counted, so that they get different ids.
+    """Makes the ids of one task's rows from the content of each row. Equal rows are counted, so that they get different ids.
 
+    `scope`: a text that makes the ids different from those of other tasks, such as the result of `id_prefix_of`.
     The ids do not depend on the order of the rows, which may differ between attempts. An object of this class needs about 80 B of memory
     for each row.
     """

@@ -275,7 +275,7 @@ def _version(path: Path) -> str | None:
 
 
 def _children(folder: Path) -> list[tuple[str, bool]]:
-    """Return each entry's name, and whether it is a folder."""
+    """Return the name of each file and folder inside a folder, and whether it is a folder. Hidden ones are left out."""
     try:
         with os.scandir(folder) as entries:
             return [(entry.name, entry.is_dir()) for entry in entries if not entry.name.startswith(".")]

@@ -35,7 +35,7 @@ class ObjectLocation:
     """A location in S3, Google or Azure, with the client that reads and writes its objects.
 
     - `key`: the property that contains the URI.
-    - `access`: the access to S3, if other clients use it too.
+    - `access`: the access to S3, if other clients share it.
     - `given`: settings of the user, with obstore's names.
 
     Raises: ConfigurationError if the URI is not valid, the client cannot be opened, or the extra is missing.

@@ -75,7 +75,7 @@ class ReadClaimStore:
         return queries_of(self._run(self._store.list_names("")))
 
     def write_marker(self, query: str, token: str) -> None:
-        """Store a marker of the query, by which `get` and `has_marker` recognise the store.
+        """Store the query's marker `token`, by which `get` and `has_marker` recognise the store.
 
         Raises: ConfigurationError if the location cannot store claims.
         """
@@ -86,7 +86,7 @@ class ReadClaimStore:
             raise ConfigurationError(self.key, self.place, _VALID, reason=reason) from error
 
     def has_marker(self, query: str, token: str) -> bool:
-        """Return whether the store has the marker of the query (see `write_marker`)."""
+        """Return whether the store has the query's marker `token` (see `write_marker`)."""
         return self._run(self._store.get(_marker_name(query, token))) is not None
 
     def close(self) -> None:

@@ -153,6 +153,8 @@ class SqlStore(ConditionalStore):
         """End the job's database sessions of this role, which releases their locks, and give this role to the store's own session.
 
         Only PostgreSQL has such sessions.
+
+        - `role`: a text that tells what a session does for the job. It is a part of the session's name.
         """
         name = f"{session_prefix(self._table.name, self._job)} {role}"
         self._database.name_session(name)

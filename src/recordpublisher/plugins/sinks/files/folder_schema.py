@@ -94,7 +94,10 @@ class Folder(msgspec.Struct, frozen=True):
         return grown
 
     async def _store(self, united: Callable[[pa.Schema], pa.Schema], may_change: bool) -> None:
-        """Store the columns that `united` returns for the stored columns. If another process was faster, call `united` again."""
+        """Store the columns that `united` returns for the stored columns. If another process was faster, call `united` again.
+
+        `may_change`: whether to store. If not, `united` is only called, because it raises an error for columns that do not fit.
+        """
         stored = await self.store.get(_NAME)
         place = f"{_NAME} in {self.store.place}"
         while True:
@@ -127,7 +130,7 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 def _united(wanted: pa.Schema, there: pa.Schema, key: str, path: str) -> pa.Schema:
-    """Return the wanted columns. Objects in them also get the fields that the existing files have.
+    """Return the wanted columns. Objects in them also get the fields that the existing files have (`there`).
 
     Raises: ConfigurationError if readers could not read old and new files as one table.
     """
@@ -148,7 +151,7 @@ def _united(wanted: pa.Schema, there: pa.Schema, key: str, path: str) -> pa.Sche
 
 
 def _united_type(there: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
-    """Return a type with the fields of both types, including lists and maps of objects; None if the types differ otherwise."""
+    """Return a type with the fields of both types, even inside lists and maps; None if the types differ in more than such fields."""
     types = pa.types
     if types.is_struct(there) and types.is_struct(wanted):
         fields = {there.field(index).name: there.field(index).type for index in range(there.num_fields)}

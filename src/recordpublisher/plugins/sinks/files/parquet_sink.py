@@ -62,7 +62,7 @@ class ParquetSink(FileSink):
         self._use(await self._agreed(columns, may_change=True))
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """Check that each field has a column type, and that the columns and partitions fit the files that are already there."""
+        """Check that each field has a column type, and that the folder's files have no other columns. Return the number of columns."""
         columns = await self._agreed(self._first_columns(context), may_change=False)
         return f"{counted(len(columns.schema), 'column')}"
 
@@ -80,7 +80,10 @@ class ParquetSink(FileSink):
         return columns
 
     async def _agreed(self, columns: FileColumns, *, may_change: bool) -> FileColumns:
-        """Return the columns after they were compared with the columns of the folder. Inferred columns begin with the folder's columns."""
+        """Compare the columns with those of the folder, and return the columns to write: inferred ones begin with the folder's columns.
+
+        `may_change`: whether new columns may be stored.
+        """
         if not isinstance(columns, InferredColumns):
             await self._folder().agree(columns.schema, may_change=may_change)
             return columns

@@ -71,8 +71,10 @@ class StagedFiles:
     async def stage(self, life: str, number: int, files: StagedItem) -> tuple[list[StagedFile], int]:
         """Write the files into the hidden folder. Return the hidden path and the name of each file, and the bytes of all files.
 
-        The hidden paths are unique. Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run is
-        gone, because a process that has replaced this one deletes the folder.
+        The hidden paths are unique: they contain `life`, the name of this run of the worker, and `number`, the number of the commit.
+
+        Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run is gone, because a process that
+        has replaced this one deletes the folder.
         """
         try:
             return await _in_thread(self._path, lambda: self._stage(life, number, files))
@@ -160,7 +162,7 @@ class StagedFiles:
 
 
 def name_after_clash(staged: str, name: str) -> str:
-    """Return the name for a staged file if another file has its own name, for example after a reset of positions."""
+    """Return another name for the file `staged`, because `name` is taken by a file with other content, as after a reset of positions."""
     stem, dot, suffix = name.rpartition(".")
     return f"{stem}.{hashlib.sha256(staged.encode()).hexdigest()[:12]}{dot}{suffix}"
 

@@ -63,6 +63,7 @@ class StagedObjects:
     async def stage(self, life: str, number: int, files: StagedItem) -> tuple[list[StagedFile], int]:
         """Upload the files as hidden objects. Return the hidden path and the name of each file, and the bytes of all files.
 
+        The hidden paths contain `life`, the name of this run of the worker, and `number`, the number of the commit.
         Raises: StateError if a file cannot be written to the local disk or uploaded; StoreUnavailableError if a retry may help.
         """
         sizes: list[int] = []

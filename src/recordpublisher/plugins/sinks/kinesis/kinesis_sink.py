@@ -203,7 +203,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         return [] if reason is None else [f"{self.destination()}: {reason}"]
 
     def unfinished(self) -> Unfinished:
-        """Return how many records are not acknowledged. While no put succeeds, the records count as one call that does not return."""
+        """Return how many records are not acknowledged. An outage is reported like a call that does not return (`Unfinished.call`)."""
         count = self.metrics()["outstandingRecordsCount"]
         why = self._writer.why_refused(FAILED_READ_LIMIT_MS / 1000) if count else None
         reason = f"records not acknowledged: {count}" + (f"; {why}" if why else "")

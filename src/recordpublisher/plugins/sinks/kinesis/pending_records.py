@@ -1,4 +1,4 @@
-"""Describes one record of the sink: pending until the service has acknowledged it, or failed."""
+"""The records that the service has not acknowledged yet, the calls that wait for them, and the records that failed."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class PendingRecord(msgspec.Struct, gc=False):
     - `size`: bytes of data and key, as the service counts them.
     - `epoch`: the number of flushes requested before the record was accepted.
     - `attempts`: consecutive failed attempts.
-    - `failed_at`: time of the last failed attempt of this record, or of a record before it in an outage (seconds of the clock); None
-      without one.
-    - `failing_for`: seconds that count as the outage of this record.
+    - `failed_at`: time of the last failed attempt (seconds of the clock); None if none has failed. In an outage of the shard, attempts of
+      earlier records count as attempts of this record, which waits for them.
+    - `failing_for`: seconds for which the attempts have failed.
     - `source`: the shard that a job has read the record from; None if no job has read it.
     - `origin`: the record that was read, and its shard, if the job writes a dead letter of a record that cannot be put.
     - `context`: given to `put`, for the `FailedRecord` of a record that cannot be put.

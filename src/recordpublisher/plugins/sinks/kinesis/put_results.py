@@ -179,7 +179,7 @@ def take_next_request(
 ) -> PutRequest | float:
     """Take the records of the call that is due now off the queues. If no call is due, return the time of the next check.
 
-    A call is due when it can be filled, or when a record has waited for the linger.
+    A call is due when it can be filled, or when a record has waited for the linger (see `TargetShardQueue`).
     """
     ready, check_at = _ready(queues, now)
     if not ready:

@@ -189,8 +189,8 @@ class RecordSending:
     def refused_since(self) -> float:
         """The time on the monotonic clock (seconds) since which calls have failed or had no response, while no shard has taken a record.
 
-        Throttling does not count as a failure. `NEVER` if no call has failed and none is open, or if the service has answered a probe since
-        the failures, and no record was sent after it. Any thread may read it.
+        Throttling does not count as a failure. It is `NEVER` if no call has failed and none is open. It is also `NEVER` if the service has
+        answered a probe after the failures, and no record was sent after that answer. Any thread may read this property.
         """
         open_since = [began for _, began in list(self._calls.values())]
         failing_since = None if self._responded_at is not None else self._failing_since
@@ -458,7 +458,7 @@ class RecordSending:
     def _age_waiting(
         self, batch: ShardBatch, outcome: PutOutcome, now: float
     ) -> tuple[list[PendingRecord], list[PendingRecord]]:
-        """Count a shard's outage for the records that wait behind a call as well, and return the records that have waited too long.
+        """Add a shard's outage to the records that wait for a failing call, and return the records that have waited too long.
 
         The first list has records from the queue, the second has records that were held for the order of their key. These records are
         removed from both places. If waiting records did not age, the retries of each would begin only after those of the records before it.

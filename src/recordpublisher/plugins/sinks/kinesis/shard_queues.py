@@ -142,7 +142,10 @@ class ShardQueues:
 
 
 class TargetShardQueue:
-    """The queue of one shard, with its records in flight, its rate and the time of its next send."""
+    """The queue of one shard, with its records in flight, its rate and the time of its next send.
+
+    The linger is the time for which a queued record waits, so that later records share its call.
+    """
 
     def __init__(self, shard: Shard, rate_limit: ShardRateLimit) -> None:
         self.shard = shard
@@ -262,7 +265,7 @@ class TargetShardQueue:
         return seconds
 
     def mark_completed(self, records: int, seconds: float, now: float) -> None:
-        """Count records of an ended call as no longer in flight."""
+        """Count records of an ended call as no longer in flight. `seconds`: the value that `mark_sent` returned for them."""
         self._limit_credit(now)
         self.in_flight -= records
         self._in_flight_seconds = self._in_flight_seconds - seconds if self.in_flight else 0.0  # drops rounding errors
@@ -277,7 +280,7 @@ class TargetShardQueue:
         self._burst_limit_seconds = self.rate.fraction * self.rate.burst_seconds(now)
 
     def _limit_credit(self, now: float) -> None:
-        """Limit the unused rate that may be caught up on: MAX_CREDIT_SECONDS, minus the seconds that calls in flight have used.
+        """Limit how much unused rate later calls may use in addition: MAX_CREDIT_SECONDS, minus the seconds of the calls in flight.
 
         A delayed call in flight may reach the shard together with new calls. All of them must fit into the shard's limit.
         """
@@ -556,7 +559,7 @@ class TargetShardListing:
             await asyncio.sleep(MIN_REFRESH_INTERVAL_SECONDS)
 
     def _without_unlisted(self, misrouted: list[MisroutedRecord], shard_map: ShardMap) -> list[MisroutedRecord]:
-        """Return the aggregates whose shard is listed, or has not been listed for too long. The others wait for another listing."""
+        """Return the aggregates whose shard is listed, or is missing in listings for too long. The others wait for another listing."""
         now = self._clock.monotonic()
         unlisted = {shard_id for _, shard_id in misrouted} - shard_map.ranges.keys() if shard_map.keys_decide else ()
         self._unlisted_since = {shard_id: self._unlisted_since.get(shard_id, now) for shard_id in unlisted}
@@ -601,7 +604,7 @@ class TargetShardListing:
         return any(shard in ranges and key not in ranges[shard] for shard, key in taken.items())
 
     async def _fetch_whether_keys_decide(self) -> bool:
-        """Ask the service whether keys decide the shard now. Return False if the permission for that is missing."""
+        """Return whether the key of a record decides its shard at present. Return False if the permission to ask the service is missing."""
         await asyncio.sleep(max(0.0, self._described_at + MIN_DESCRIBE_INTERVAL_SECONDS - self._clock.monotonic()))
         self._described_at = self._clock.monotonic()
         try:

@@ -35,7 +35,7 @@ class HandledPositions:
     A shard goes to its next reader in one of two ways:
 
     - It is *released* when the job stops or the group moves the shard. Records that a handler has begun are still handled here. The
-      records behind them are *dropped*: they are not handled here, and the position stays before them.
+      later records are *dropped*: they are not handled here, and the position stays before them.
     - It is *revoked* when another process reads it already. All of its records are dropped, and its position is forgotten.
     """
 
@@ -108,8 +108,8 @@ class HandledPositions:
     def drop_failed(self, item: UnhandledRecord, now: float) -> bool:
         """Drop a failed record if its shard was released `RETRY_SECONDS` ago or earlier. Return whether it was dropped.
 
-        All records behind it are dropped too, including those of the shard's descendants. If `now` is infinite, the record gets no more
-        time.
+        All records after it, including those of the shard's descendants, are also dropped. If `now` is infinite, the record is dropped
+        however late its shard was released.
         """
         key, shard = item.batch.records.shard.key, item.batch.progress
         if shard.released_at is None or now - shard.released_at < RETRY_SECONDS:

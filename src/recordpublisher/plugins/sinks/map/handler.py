@@ -118,7 +118,7 @@ class Handler:
             raise TimeoutError(f"no result within {self._timeout:g} s") from error
 
     def name_of(self, stream: str) -> str:
-        """Return the name of the function."""
+        """Return the name of the function, which handles every stream."""
         return self._name
 
     @property

@@ -493,7 +493,7 @@ class RecordHandling:
         self._wake()
 
     def leave_failed(self) -> None:
-        """Leave each record of a released shard that has failed the job, and all records behind it, to the next start."""
+        """Leave each record of a released shard that has failed the job, and all records after it, to the next start."""
         failed, self._failed = self._failed, []
         for items in failed:
             if self._positions.drop_failed(items[0], inf):
@@ -734,9 +734,9 @@ class MapSettings:
 
 
 def enum_member(name: str, value: object, kind: type[E]) -> E:
-    """Return the member of an enum by its name.
+    """Return the member of the enum `kind` that `value` is or names.
 
-    Raises: ConfigurationError, which names the argument and the valid values, if there is no such member.
+    Raises: ConfigurationError, which has the argument's `name` and the valid values, if there is no such member.
     """
     try:
         return value if isinstance(value, kind) else kind(value)

@@ -250,8 +250,8 @@ OrderingName = Literal["NONE", "PER_KEY", "PER_SHARD"]
 class KeyQueue(msgspec.Struct, gc=False, eq=False):
     """The records of one key (PER_KEY) or shard (PER_SHARD), of which one may be handled at a time. It exists while it has records.
 
-    - `queues`: the queues of the stream by key. This queue is the one of `key`.
-    - `waiting`: the records that wait behind the one that may be taken; None if none has waited yet.
+    - `queues`: the queues of the stream by key, in which this queue has the key `key`.
+    - `waiting`: the records after the one that may be taken; None if none has waited yet.
     - `unfinished_parents`: number of queues that must end before a record may be taken. Until then `waiting` has all records.
     - `children`: the queues that wait for the end of this one.
     """

@@ -180,7 +180,7 @@ class SqlSink(CommittingSink):
         """Do nothing, because staged rows are only in the memory of a process."""
 
     async def end_life(self, life: str) -> None:
-        """End the database session of that run of a worker, because a process that was suspended in a commit would keep its locks."""
+        """End the database session of the worker's run `life`, because a process that was suspended in a commit would keep its locks."""
         name = self._session_name(life)
         await self._database.transaction(lambda connection: end_sessions(connection, name))
 

@@ -316,7 +316,7 @@ def _table_to_create(
 
 
 def _needs_columns(table: Table, columns: str) -> bool:
-    """Return whether each field must have a column."""
+    """Return whether each field must have a column. `columns`: the value of `flink.sink.sql.columns`."""
     return columns != "RECORD" or is_made_for_fields(table)
 
 
@@ -360,9 +360,11 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
 
 
 def _why_refusing(column: Column[Any], known: Column[Any] | None) -> str:
-    """Return how a column was changed since it was `known`, if rows made for the known column may be refused; else an empty text.
+    """Return how a column was changed, if the table may now refuse rows that fitted before; else an empty text.
 
-    New columns without a condition, and wider types, refuse no row. Other workers of the job add them.
+    Columns that may be empty, and wider types, refuse no row: other workers of the job add them.
+
+    - `known`: the column as the sink read it before; None if it is new.
     """
     is_needed = not column.nullable and not is_filled_by_database(column)
     if known is None:

@@ -274,7 +274,7 @@ class DeltaLakeTable(LakeTable):
         return loaded.transaction_version(writer) or 0
 
     def writers(self, loaded: DeltaTable) -> Collection[str]:
-        """Return the writers that the last files of the log name.
+        """Return the names of the writers that made the latest commits, from the newest files of the table's log.
 
         These files are read here, because deltalake's `history` would block the whole process.
         """

@@ -291,7 +291,7 @@ class IcebergTable(LakeTable):
         return int(loaded.properties.get(_NUMBER + writer, 0))
 
     def writers(self, loaded: Table) -> Collection[str]:
-        """Return the writers of which the table's properties keep the last commit number."""
+        """Return the names of the writers whose last commit number is in the table's properties."""
         return [name.removeprefix(_NUMBER) for name in loaded.properties if name.startswith(_NUMBER)]
 
     def commit(

@@ -308,7 +308,7 @@ class TableSink(ArchivingSink):
         return taken
 
     async def writers(self) -> Sequence[str]:
-        """Return the writers that the table names."""
+        """Return the names of the writers that the table has in its log or properties."""
         return sorted({name.removesuffix(_TAKEN_BACK) for name in await self._numbered()})
 
     async def _numbered(self) -> Collection[str]:
@@ -329,10 +329,12 @@ class TableSink(ArchivingSink):
         await self.remove([left for left in await self._list_staged(kept) if has_ended(left.life)])
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Let a later commit remove the numbers of these runs of workers, unless the table drops old numbers itself.
+        """Let a later commit remove the numbers of runs of workers that are forgotten, unless the table drops old numbers itself.
 
         Return whether none of these numbers is left. A suspended process of such a run that continues still publishes nothing, because its
         marks are gone.
+
+        - `is_forgotten`: returns whether a run, given by name, is forgotten.
         """
 
         def of(names: Collection[str]) -> set[str]:
@@ -544,7 +546,7 @@ class TableSink(ArchivingSink):
         return self._table.numbers_expire and bool(content.files) and folder.size(content.mark_path) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
-        """Return the commits that were taken back: the first of them, whose number is in the table, and all later ones."""
+        """Return the commits of a writer that were taken back: the table has the number of the first one, and all later ones follow it."""
         first = self._table.last_number(loaded, writer + _TAKEN_BACK)
         return [each for each in commits if each.number.n >= first] if first else []
 

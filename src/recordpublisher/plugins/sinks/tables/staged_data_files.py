@@ -119,9 +119,11 @@ class OpenFiles:
         *,
         without: Collection[str] = (),
     ) -> None:
-        """Begin without files.
+        """Prepare to write. No file is open yet.
 
-        `without`: partition columns, which are left out of the files: readers take their values from the table's log or the folders' names.
+        - `open_folder`: returns the folder of the table.
+        - `describe`: returns what the table format stores about a file, from the file's footer.
+        - `without`: partition columns that files do not have, because readers take their values from the table's log or folder names.
         """
         self._open_folder, self._describe = open_folder, describe
         self._partitions, self._options = partitions, options
@@ -322,7 +324,7 @@ class RangeProof(msgspec.Struct, frozen=True):
     rows: int
 
     def __str__(self) -> str:
-        """Return the proof as the name of a file has it."""
+        """Return the proof as text, in the form for names of files."""
         return f"{self.covered}.{self.part}of{self.parts}.{self.file}.{self.rows}"
 
     @classmethod

@@ -23,7 +23,9 @@ _REWRITTEN = "a table with the types of the records: stop the job, and rewrite t
 
 
 class LakeTable(ABC):
-    """A table that stores the number of each writer's last commit.
+    """A table that stores the number of each writer's last commit. A writer is one run of a worker, named `job/life` (`CommitNumber`).
+
+    The argument `loaded` is a version of the table, as `load` has returned it.
 
     All methods but `refresh` block. They raise OSError if a later call may succeed, and StateError if not. `folder`, `describe` and
     `check_rows` may be called from any thread. The others are called one at a time, so that `last_number` and `commit` see the same
@@ -97,7 +99,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def writers(self, loaded: Any) -> Collection[str]:
-        """Return the writers of the last commits."""
+        """Return the names of the writers of the latest commits, as far as this version of the table shows them."""
 
     @abstractmethod
     def commit(

@@ -103,7 +103,7 @@ class ObjectFolder(TableFolder):
             return bytes(self._client.get(self._prefix + name).bytes())
 
     def source(self, name: str, *, whole: bool) -> Any:
-        """Return the content of an object, or an open file that reads parts of it."""
+        """Return the content of an object if `whole`, else an open file that reads parts of it."""
         return self.read(name) if whole else io.BufferedReader(ObjectReader(self._client, self._prefix + name))
 
     def names(self, folder: str) -> list[str]:

@@ -147,9 +147,9 @@ def refuse_continuous(options: Mapping[str, str]) -> None:
 def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
     """Refuse every key that is neither a declared property nor one of the options `ours`. The error names the nearest known key.
 
-    A warning is enough if a job that reads has an option for writing, or the reverse, and for a key of Flink's connector that has no effect
-    here. Options of other connectors were translated before. Keys of another name space (`my.own.key`) are accepted, because a plugin may
-    read them.
+    Two kinds of keys only cause a warning: an option for writing in a job that reads, or the reverse, and a key of Flink's connector that
+    has no effect here. Options of other connectors were translated before. Keys of another name space (`my.own.key`) are accepted, because
+    a plugin may read them.
 
     - `ours`: the options of this kind of job.
 
@@ -517,7 +517,7 @@ def _check_same(given: Properties, key: str, declared: Property[Any], value: str
 
 
 def _two_values(declared: Property[Any], key: str, value: str, other: str, others: str) -> ConfigurationError:
-    """Return the error for two spellings of a property with different values."""
+    """Return the error for a property that has the value `value` by the name `key`, and the value `others` by the name `other`."""
     if declared.secret:
         value = others = MASK
     return ConfigurationError.conflict(key, f"{other}={others}", value=value, reason="both set the same property")

@@ -311,7 +311,7 @@ def metadata_place(properties: Properties, *, is_needed: bool) -> str:
 
 
 def is_query(given: Properties) -> bool:
-    """Return whether these are options of a Spark job: they name a stream, in the spelling of any connector, or a place for claims."""
+    """Return whether these are the options of a Spark job: a stream, by the key of any connector, or a place for claims is set."""
     named = (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT)
     keys = {option.key for option in named}
     theirs = (option.key for options in peer_options().values() for option in options if option.ours in keys)

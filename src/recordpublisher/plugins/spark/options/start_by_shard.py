@@ -23,7 +23,7 @@ AT_TIME = "AT_TIMESTAMP "
 
 
 def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState]:
-    """Return the start of each shard that the options name, by shard id; empty if they name none. LATEST stays LATEST here.
+    """Return the start of each shard that the options name, by shard id; empty if they name none. LATEST is not replaced by a time.
 
     Raises: ConfigurationError if the start is invalid.
     """
@@ -32,7 +32,10 @@ def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str,
 
 
 def starts_of(properties: Properties, streams: Sequence[str]) -> Starts:
-    """Return where each shard starts in a new query. LATEST stays LATEST here. Raises: ConfigurationError if the start is invalid."""
+    """Return where each shard starts in a new query. LATEST is not replaced by a time.
+
+    Raises: ConfigurationError if the start is invalid.
+    """
     return Starts(initial_position(properties), starts_by_shard(properties, streams))
 
 

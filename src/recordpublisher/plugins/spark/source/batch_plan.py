@@ -161,7 +161,7 @@ def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
     1. The next fan-out read may not subscribe yet (F9), or an outage has not ended: wait.
     2. An AvailableNow run has read everything: end it.
     3. No shard can be read: wait.
-    4. No task has read the last batch, or an AvailableNow run found nothing: plan one batch in each probe interval.
+    4. No task has read the last batch, or an AvailableNow run found nothing: plan one batch in each `probeInterval`.
     5. There is more to read, according to the last reads or the watch, or a batch is due: plan a batch.
     6. The stream is quiet: watch it until something is new or a batch is due.
 
@@ -335,8 +335,8 @@ def _read_everything(
 def _due_ms(offset: BatchOffset, readable: Sequence[ShardOffset], alignment: AlignmentSettings) -> int:
     """Return when a batch must run although no new record arrived (epoch ms).
 
-    Tips are confirmed from time to time. Also, while records wait above the emit limit, the silent shards that hold them back must be read
-    again, until their silence was observed for long enough (W3).
+    From time to time each shard is read to confirm that it is at its tip. While records wait above the emit limit, the silent shards that
+    hold them back must also be read, until their silence was observed for long enough (W3).
     """
     due = [(entry.silence.tip_ms or offset.planned_ms) + TIP_CONFIRMATION_MS for entry in readable]
     idle = alignment.idle_intervals

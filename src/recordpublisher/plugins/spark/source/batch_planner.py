@@ -89,7 +89,7 @@ class BatchPlanner:
         self.is_available_now, self._run, self._remembered = True, None, None
 
     def initial_offset(self, began_ms: int) -> BatchOffset:
-        """Return where a new query starts, which began at `began_ms` (epoch ms) by the driver's clock.
+        """Return the start of a new query that began at `began_ms` (epoch ms, by the driver's clock).
 
         Raises: the errors of `query_start.initial_offset`; ConfigurationError if the place cannot hold claims.
         """

@@ -219,7 +219,7 @@ class StoreVisibilityCheck:
             self._is_location_checked = True
 
     def was_planned_here(self, offset: BatchOffset) -> bool:
-        """Return whether the offset's batch was planned with this store, and not with one that it has replaced."""
+        """Return whether the offset's batch was planned with this store, because the store has the token that the offset names."""
         return bool(offset.store_token) and self._store.has_marker(offset.query, offset.store_token)
 
     def check_not_removed(self, offset: BatchOffset) -> None:

@@ -63,9 +63,10 @@ def has_new_data(batch: RecordBatch) -> bool:
 class NewDataWatch:
     """Reads from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
 
-    A look is one read of every shard to its tip. Between looks nothing is read. An object serves one watch; the factory belongs to the
-    caller. Call `begin`, `look` and `stop` one after the other. The reads run on `loop`.
+    A look is one read of every shard to its tip. Between looks nothing is read. An object serves one watch. Call `begin`, `look` and `stop`
+    one after the other. The reads run on `loop`.
 
+    - `factory`: makes the publishers. The caller closes it.
     - `tip_ms`: a dict that receives, by `Shard.key`, the time when a read last found nothing new (epoch ms).
     """
 

@@ -39,7 +39,7 @@ class BatchOffset:
     - `global_watermark`, `emit_limit`: epoch ms. Without a limit (None) alignment is off. With `EMIT_NOTHING` the batch emits nothing.
     - `records`, `bytes`: emitted by all earlier batches, including shards that are no longer in the offset.
     - `skipped`: records that these batches could not use and left out.
-    - `initial_start`: where the job started, with LATEST as the time of the start. A stream that is added later starts there too (S5).
+    - `initial_start`: where the job started, with LATEST as the time of the start. A stream that is added later has the same start (S5).
     - `store_token`: the token in the claim store when the batch was planned. A store without it has lost the batch's claims.
     - `waits`: how many batches without tasks followed, in an AvailableNow run that waited for a service.
     """

@@ -153,7 +153,7 @@ class PatientPlanner:
         return ", ".join(sorted(self.planner.options.stream_names))
 
     def _look(self, step: Watch, until: float) -> LookResult:
-        """Read every shard once: at once after a batch that had records, and otherwise once in each probe interval."""
+        """Read every shard once: at once after a batch that had records, and otherwise once in each `probeInterval`."""
         if step.first_look:
             return self.planner.service.look(FIRST_LOOK_SECONDS)
         pause = 0.0 if self._quiet_since is None else self.planner.options.probe_ms / 1000
@@ -162,7 +162,7 @@ class PatientPlanner:
     def _may_be_in_time(self, look: LookResult, began: float) -> bool:
         """Return whether the look was late and the next one may be in time.
 
-        After `NO_ANSWER_SECONDS` of late looks the answer is False, because each empty batch costs a commit every four seconds.
+        After `NO_ANSWER_SECONDS` of late looks the answer is False, because Spark commits an empty batch after each of them.
         """
         if look is not LookResult.LATE:
             self._late_since = None
@@ -193,11 +193,12 @@ class PlanningCalls:
         self._began: float | None = None
 
     def result(self, name: str, call: Callable[[], T], seconds: float = ANSWER_SECONDS) -> T | None:
-        """Return the result of the call of that name, or None if there is no result yet.
+        """Return the result of the call `name`, or None if there is no result yet.
 
-        There is none while the call is running, or while a service is unreachable. A call that takes longer than `seconds` continues in the
-        background: ask again later. Raises: OutageError if a service was unreachable for longer than `maxOutage`. Errors that are not
-        outages are raised at once.
+        There is no result while the call is running, or while a service is unreachable. A call that takes longer than `seconds` continues
+        in the background: ask again later.
+
+        Raises: OutageError if a service was unreachable for longer than `maxOutage`. Errors that are not outages are raised at once.
         """
         now = self._clock.monotonic()
         if now < self._retry_at:
@@ -236,7 +237,7 @@ class BackgroundCall:
         self._running: tuple[str, Future[Any]] | None = None
 
     def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
-        """Return the result of the call of that name, which begins with the first request.
+        """Return the result of the call `name`, which begins with the first request.
 
         - `seconds`: longest wait for a running call of another name and for this call together.
 

@@ -36,7 +36,7 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock, began_ms: int) -> BatchOffset:
-    """Return where a new query starts, which began at `began_ms` (epoch ms, by the driver's clock).
+    """Return the start of a new query that began at `began_ms` (epoch ms, by the driver's clock).
 
     LATEST becomes the service's time when the query began (P3). That is the service's time now minus the time since `began_ms`, because the
     service may have been unreachable since then, or the driver may have started again. If starts are given by shard, the ancestors of the

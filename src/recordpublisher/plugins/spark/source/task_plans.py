@@ -69,8 +69,8 @@ def task_plans(
     """Return the tasks that read a batch.
 
     - `consumer_arns`: the fan-out consumers, or None if the tasks poll, as they do in the first batches after a start.
-    - `lost_claims`: whether the tasks return no rows. The sink may have this batch already, and would then ignore other rows under its
-      number. The records come with the next batch instead.
+    - `lost_claims`: whether the batch's claims are lost. Its tasks then return no rows, because the sink may have this batch already, and
+      would ignore other rows under its number. The records come with the next batch instead.
     """
     may_subscribe = uses_subscriptions(offset, options) and consumer_arns is not None and not lost_claims
     publisher = options.publisher if may_subscribe else options.polling_publisher
