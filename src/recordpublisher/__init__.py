@@ -59,7 +59,7 @@ _NAMES = {
     ".publishers.properties.keyword_types": "JobSettings Settings",
     ".publishers.records": "Record RecordBatch UserRecord",
     ".publishers.shard_metrics": "ShardMetrics",
-    ".publishers.shards": "HashRange Shard",
+    ".publishers.shards": "HashRange OldestRecord Shard",
 }
 """The public names of each module."""
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -107,4 +107,5 @@ from .publishers.records import RecordBatch as RecordBatch
 from .publishers.records import UserRecord as UserRecord
 from .publishers.shard_metrics import ShardMetrics as ShardMetrics
 from .publishers.shards import HashRange as HashRange
+from .publishers.shards import OldestRecord as OldestRecord
 from .publishers.shards import Shard as Shard

@@ -192,7 +192,8 @@ class RecordPublisherFactory(RecordSource):
     finds_gaps: bool = False
     """Whether the publishers themselves find out that records have expired unread. If so, the job does not check for it.
 
-    They raise DataLossError, or with `flink.state.dataloss=CONTINUE` mark the first batch after the gap (`after_gap`).
+    They raise DataLossError. With `flink.state.dataloss=CONTINUE` the job counts and logs the loss, and creates the publisher again: at the
+    oldest record, or where the error says (`resume`).
     """
 
     keyless: bool = False

@@ -28,9 +28,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from .safe_text import mask_passwords, notes_of, repr_of
+
+if TYPE_CHECKING:
+    from .positions import StartingPosition
 
 
 class RecordPublisherError(Exception):
@@ -258,17 +261,19 @@ SERVICE_AWAY = TransientError, RetriesExhaustedError, OutageError, StoreUnavaila
 class DataLossError(StateError):
     """The position to continue from is past the stream's retention, so records are lost.
 
+    A publisher raises it for records that it can no longer read. With `flink.state.dataloss=CONTINUE` the job then counts and logs the
+    loss, and creates the publisher again.
+
     - `loss`: the message without the remedy, for a job that accepts the loss.
-    - `remedy`: how to continue, as the end of the message; empty if there is no way.
+    - `remedy`: how to continue, as the end of the message; empty: with `flink.state.dataloss=CONTINUE`.
+    - `resume`: where the next publisher of the shard starts, if the job accepts the loss; None: at the oldest record of the shard.
     """
 
-    def __init__(self, loss: str, remedy: str = "") -> None:
-        super().__init__(f"{loss}. {remedy}" if remedy else loss)
+    def __init__(self, loss: str, remedy: str = "", *, resume: StartingPosition | None = None) -> None:
+        super().__init__(f"{loss}. {remedy or 'Set flink.state.dataloss=CONTINUE to continue without them'}")
         self.loss = loss
-
-
-HOW_TO_ACCEPT_LOSS = "Set flink.state.dataloss=CONTINUE to continue without them"
-"""The remedy of a `DataLossError` for records that a job may leave out."""
+        self.remedy = remedy
+        self.resume = resume
 
 
 class FencedError(RecordPublisherError):

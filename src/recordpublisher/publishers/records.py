@@ -39,7 +39,7 @@ class RecordBatch(Generic[V_co]):
     - `millis_behind_latest`: how far the read was behind the shard's tip (ms), or None if unknown. 0 means that there was no later record.
     - `read_position`: the position after the whole batch, or None if the read found nothing new.
     - `child_shards`: the child shards, if this batch is the last one of the shard.
-    - `after_gap`: whether records before the batch are lost, and the job has accepted that. The fetcher sets it.
+    - `after_gap`: whether records before the batch are lost, and the job has accepted that. The fetcher sets it after a `DataLossError`.
     - `raw_count`, `raw_bytes`: number and data bytes of the Kinesis records, before de-aggregation.
     - `cut_arrival_ms`: when the next record arrived (epoch ms), if the run ends before that record; otherwise None. The consumer sets it.
 

@@ -19,7 +19,7 @@ from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.publishers.base import RunResult
 from recordpublisher.publishers.errors import DataLossError, DeserializationError, PluginError
-from recordpublisher.publishers.positions import PositionType, StartingPosition
+from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
@@ -265,6 +265,63 @@ def test_a_shard_without_any_record_left_has_ended_if_the_job_accepts_the_loss(t
 def test_a_loss_that_the_publisher_finds_ends_a_job_that_does_not_accept_it(trimmed):  # S5
     with pytest.raises(DataLossError, match="past retention"):
         read_again(trimmed, "FAIL")
+
+
+class SourceWithHole(ScriptedSource):
+    """The records 3 to 5 are gone, which the publisher says as `how` tells it."""
+
+    how = "resume"
+
+    async def create(self, shard, starting_position, metrics):
+        made = await super().create(shard, starting_position, metrics)
+        batch_of = made._batch
+
+        def batch(numbered, behind, is_end):
+            if not numbered or numbered[0][0] != (6 if self.how == "mark" else 3):
+                return batch_of(numbered, behind, is_end)
+            if self.how == "mark":
+                return replace(batch_of(numbered, behind, is_end), after_gap=True)
+            place = "5" if self.how == "resume" else "2"
+            raise DataLossError("3 to 5 are gone", resume=StartingPosition.after(SequenceNumber(place)))
+
+        made._batch = batch
+        if self.how == "mark" and made._next == 3:
+            made._next = 6
+        return made
+
+
+@pytest.mark.parametrize("how", ["resume", "mark"])
+def test_after_a_hole_in_the_middle_the_job_goes_on_where_the_publisher_says(how, monkeypatch, caplog):  # S5
+    monkeypatch.setattr(SourceWithHole, "how", how)
+    source, sink = SourceWithHole(per_read=1), RecordingSink()
+    source.add("0", *range(EPOCH_MS, EPOCH_MS + 9))
+
+    async def job():
+        fetcher, _ = await read(source, RecordingSink(), Bounds(max_records=3))
+        given = {"flink.state.dataloss": "CONTINUE"}
+        return (await read(source, sink, properties=given, restore=(fetcher.snapshot(),)))[0]
+
+    shards = run_virtual(job()).metrics()["shards"]
+    assert [row[1] - EPOCH_MS for row in sink.rows] == [6, 7, 8]
+    assert shards["s/0"]["retentionGaps"] == 1
+    assert "the job continues because flink.state.dataloss=CONTINUE" in caplog.text
+
+
+@pytest.mark.parametrize("how", ["resume", "mark", "stuck"])
+def test_a_hole_in_the_middle_ends_a_job_that_does_not_accept_it_and_one_whose_publisher_comes_no_further(
+    how, monkeypatch
+):
+    monkeypatch.setattr(SourceWithHole, "how", how)
+    source = SourceWithHole(per_read=1)
+    source.add("0", *range(EPOCH_MS, EPOCH_MS + 9))
+
+    async def job():
+        fetcher, _ = await read(source, RecordingSink(), Bounds(max_records=3))
+        given = {"flink.state.dataloss": "CONTINUE" if how == "stuck" else "FAIL"}
+        await read(source, RecordingSink(), properties=given, restore=(fetcher.snapshot(),))
+
+    with pytest.raises(DataLossError, match=r"Set flink\.state\.dataloss=CONTINUE to continue without them"):
+        run_virtual(job())
 
 
 class CatchesCancellation:

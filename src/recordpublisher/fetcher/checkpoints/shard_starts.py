@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from recordpublisher.publishers.errors import HOW_TO_ACCEPT_LOSS, ConfigurationError, DataLossError
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
 from recordpublisher.publishers.safe_text import counted, few_of
@@ -235,7 +235,7 @@ async def shards_past_retention(
 def data_loss_error(keys: list[str], restored: RestoredState) -> DataLossError:
     """Return the error for shards that have lost records. It names the first of them with their positions."""
     places = few_of(sorted(f"{key} after {restored.shards[key].position or 'its start'}" for key in keys))
-    return DataLossError(f"records are past retention and lost: {places}", HOW_TO_ACCEPT_LOSS)
+    return DataLossError(f"records are past retention and lost: {places}")
 
 
 def _finished_ancestors(shards: Mapping[str, Shard], begun: Mapping[str, ShardState]) -> set[str]:

@@ -222,8 +222,12 @@ class ReadTasks:
             try:
                 return await self._read_from(entry, position)
             except DataLossError as error:
-                if not self._gaps.accept(entry, error):
+                is_stuck = error.resume is not None and (position, entry.progress.position) == (error.resume, before)
+                if is_stuck or not self._gaps.accept(entry, error):
                     raise
+                if error.resume is not None:
+                    position = error.resume
+                    continue
                 if position.type is PositionType.TRIM_HORIZON and entry.progress.position == before:
                     # The shard does not even have an oldest record, so the whole shard is past retention. Its children are read if a
                     # listing shows them.
@@ -309,6 +313,8 @@ class ReadIntake:
             # The factory may have caught the cancellation of this reader. Then the next reader may have queued the same records.
             if is_being_cancelled():
                 raise asyncio.CancelledError
+        if batch.after_gap:
+            self._gaps.on_marked(entry)
         batch = self._gaps.marked(entry, batch)
         now_ms, now = self._clock.now_ms(), self._clock.monotonic()
         at = ReadMoment(now_ms, now, self._suspension.lost_seconds, self._gaps.read_ms(entry))

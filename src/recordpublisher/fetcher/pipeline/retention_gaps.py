@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import HOW_TO_ACCEPT_LOSS, DataLossError
+from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shards import Shard, shard_to_json, stored_shard_from
@@ -102,6 +102,18 @@ class RetentionGaps:
         if gap is not RetentionGap.NONE:
             progress.on_gap(self._clock.now_ms())  # The time is set, so that the same gap is not counted again.
 
+    def on_marked(self, entry: ShardEntry) -> None:
+        """Count and log a gap before a batch that the publisher itself has marked (`after_gap`), unless it has counted the gap.
+
+        Raises: DataLossError if the job does not accept lost records.
+        """
+        if entry.metrics.retention_gaps > entry.progress.counted_gaps:
+            return
+        place = entry.progress.position or "its start"
+        error = DataLossError(f"records of {entry.key} after {place} are lost, as its publisher says")
+        if not self.accept(entry, error):
+            raise error
+
     def marked(self, entry: ShardEntry, batch: RecordBatch) -> RecordBatch:
         """Return the batch. Mark it if it is the first batch after lost records that the job has accepted.
 
@@ -112,6 +124,7 @@ class RetentionGaps:
     def on_read(self, entry: ShardEntry, batch: RecordBatch) -> None:
         """Note that a batch was queued, so that the next check covers the time after this batch."""
         entry.progress.on_read(batch, self.read_ms(entry))
+        entry.progress.counted_gaps = entry.metrics.retention_gaps
 
     def on_request(self, entry: ShardEntry) -> None:
         """Note the time, because the next read may start now."""
@@ -147,8 +160,7 @@ class RetentionGaps:
     def _on_lost(self, entry: ShardEntry) -> None:
         error = DataLossError(
             f"records of {entry.key} after {entry.progress.position or 'its start'} passed the stream's retention before they were read "
-            "and are lost",
-            HOW_TO_ACCEPT_LOSS,
+            "and are lost"
         )
         if not self.accept(entry, error):
             raise error

@@ -185,6 +185,7 @@ class ReadProgress:
     - `lost_seconds`: the total suspended time of the process when the next read was requested.
     - `open_ms`: the time until which reads have shown that the shard was open (epoch ms). The last read at the tip does not count, because
       a shard that was closed long ago is also at its tip when its end is read.
+    - `counted_gaps`: how many gaps of the shard were counted when the last batch was queued.
     - `counted_ms`: when a gap was last counted (epoch ms); None after the next record was read.
     - `logged_ms`: when a gap was last logged (epoch ms).
     - `has_gap`: whether the job has accepted a gap before the next batch.
@@ -196,6 +197,7 @@ class ReadProgress:
         self.open_ms: int | None = None
         self._tip_ms: int | None = None
         self.counted_ms: int | None = None
+        self.counted_gaps = 0
         self.lost_seconds = 0.0
         self.logged_ms: int | None = None
         self.has_gap = False

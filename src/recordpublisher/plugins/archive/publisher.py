@@ -11,7 +11,7 @@ from recordpublisher.fetcher.pipeline.process_suspension import GAP_SECONDS
 from recordpublisher.fetcher.shards.read_state import latest
 from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, RetentionGap, may_have_gap
 from recordpublisher.publishers.base import BatchConsumer, RecordPublisher, RunResult, make_publisher
-from recordpublisher.publishers.errors import HOW_TO_ACCEPT_LOSS, ConfigurationError, DataLossError
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition, next_position
 from recordpublisher.publishers.properties.job_properties import ON_DATA_LOSS
@@ -511,7 +511,7 @@ class ArchivePublisher(RecordPublisher):
     def _lose(self, text: str, cause: DataLossError | None = None) -> None:
         """Raise an error for lost records, or count and log them if the job accepts the loss."""
         if not self._archive.accepts_loss:
-            raise cause or DataLossError(text, HOW_TO_ACCEPT_LOSS)
+            raise cause or DataLossError(text)
         self._metrics.add("retention_gaps")
         log.error("%s; the job continues because %s=CONTINUE", text, ON_DATA_LOSS.key, extra=log_extra(self._shard.key))
 

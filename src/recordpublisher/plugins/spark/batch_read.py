@@ -208,7 +208,7 @@ def _check_retained(stream: str, start: StartingPosition, service: KinesisServic
         return
     lost = f"the read of {stream} starts at {iso_time(start.timestamp_ms)}, and records before {iso_time(oldest)} are past its retention"
     if not accepts_loss:
-        raise DataLossError(f"{lost}; start later, or set flink.state.dataloss=CONTINUE (failOnDataLoss=false)")
+        raise DataLossError(lost, "Start later, or set flink.state.dataloss=CONTINUE (failOnDataLoss=false)")
     LOG.warning("%s; the read continues because flink.state.dataloss=CONTINUE", lost)
 
 
@@ -393,7 +393,9 @@ class RangeRead:
             return
         lost = f"{key} does not have the record {asked}, at which the read starts; is it past the stream's retention?"
         if not self.accepts_loss:
-            raise DataLossError(f"{lost} Set flink.state.dataloss=CONTINUE to start at the oldest record")
+            raise DataLossError(
+                lost.removesuffix("."), "Set flink.state.dataloss=CONTINUE to start at the oldest record"
+            )
         LOG.warning("%s The read continues because flink.state.dataloss=CONTINUE", lost)
 
 

@@ -85,7 +85,7 @@ def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, 
             continue
         lost = f"{entry.key} no longer has the record {asked}, at which {START_OPTION} begins: it is past the stream's retention"
         if not accepts_loss:
-            raise DataLossError(f"{lost}. With flink.state.dataloss=CONTINUE the query starts at the oldest record")
+            raise DataLossError(lost, "With flink.state.dataloss=CONTINUE the query starts at the oldest record")
         LOG.warning("%s; the query continues at the oldest record because flink.state.dataloss=CONTINUE", lost)
 
 

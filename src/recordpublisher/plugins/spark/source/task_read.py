@@ -14,7 +14,6 @@ from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.spark_read_claims import ReadClaimStore
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import (
-    HOW_TO_ACCEPT_LOSS,
     DataLossError,
     RetriesExhaustedError,
     StateError,
@@ -256,7 +255,6 @@ class TaskRead:
         error = DataLossError(
             f"{key}: {claimed.records} records from {claimed.first} to {claimed.last} were claimed, but reading them again gave "
             f"{found[0]} from {found[1]} to {found[2]}; they may be past the stream's retention",
-            HOW_TO_ACCEPT_LOSS,
         )
         if not self.plan.accepts_loss:
             raise error
