@@ -206,7 +206,11 @@ async def post():
         (post, {"on": BaseException}, "'on' must be a subclass of Exception"),
         (post, {"on": (ValueError, asyncio.CancelledError)}, "'on' must be a subclass of Exception"),
         (5, {}, "needs an async function without arguments, not 5"),
-        (post, {"on": "TransientError"}, "'on' must be a subclass of Exception or a tuple of them, not 'TransientError'"),
+        (
+            post,
+            {"on": "TransientError"},
+            "'on' must be a subclass of Exception or a tuple of them, not 'TransientError'",
+        ),
         (post, {"on": (ValueError, 5)}, "'on' must be a subclass of Exception or a tuple of them"),
     ],
 )
