@@ -202,9 +202,16 @@ async def post():
     ("call", "options", "words"),
     [
         (lambda: None, {}, "needs an async function without arguments, but the call returned None"),
+        (lambda: None, {"on": Exception}, "needs an async function without arguments, but the call returned None"),
+        (post, {"on": BaseException}, "'on' must be a subclass of Exception"),
+        (post, {"on": (ValueError, asyncio.CancelledError)}, "'on' must be a subclass of Exception"),
         (5, {}, "needs an async function without arguments, not 5"),
-        (post, {"on": "TransientError"}, "'on' must be a class of errors or a tuple of them, not 'TransientError'"),
-        (post, {"on": (ValueError, 5)}, "'on' must be a class of errors or a tuple of them"),
+        (
+            post,
+            {"on": "TransientError"},
+            "'on' must be a subclass of Exception or a tuple of them, not 'TransientError'",
+        ),
+        (post, {"on": (ValueError, 5)}, "'on' must be a subclass of Exception or a tuple of them"),
     ],
 )
 async def test_what_retry_cannot_use_is_refused_in_words(call, options, words):

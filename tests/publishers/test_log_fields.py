@@ -8,6 +8,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.local import LocalKinesis
+from recordpublisher.plugins.runtime import data_fetcher
 from recordpublisher.publishers.log_fields import job_in_lines, log_fields
 
 
@@ -37,6 +38,26 @@ async def test_each_line_of_a_job_begins_with_its_name(caplog):
     assert [line for line in lines if not line.startswith(("job payments 100%: ", "job ledger: "))] == []
     for name in "payments 100%", "ledger":
         assert f"job {name}: this run left out records: 1 skipped, 0 written as dead letters" in lines
+
+
+class WithoutMetrics(rp.MemorySink):
+    def exported_metrics(self):
+        raise ValueError("none")
+
+
+async def test_the_lines_of_calls_beside_the_run_begin_with_the_name(caplog, monkeypatch):
+    """A program calls them in tasks of its own: the warning of a job that does not run did not say which of two it was."""
+    monkeypatch.setattr(data_fetcher, "_WAIT_READY_SECONDS", 0.0)
+    async with LocalKinesis(port=0, streams={"orders": 1}) as kinesis:
+        settings = rp.Properties(kinesis.properties(), job_name="ledger")
+        async with rp.DataFetcher("orders", settings, sink=WithoutMetrics()) as fetcher:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await fetcher.wait_ready()
+            fetcher.sink_metrics()
+
+    assert len(caplog.messages) == 2
+    assert all(line.startswith("job ledger: ") for line in caplog.messages)
 
 
 async def test_a_job_without_a_name_logs_as_before(caplog):

@@ -38,8 +38,8 @@ class RetriedCall(Generic[T]):
         service: str,
     ) -> None:
         classes: tuple[object, ...] = on if isinstance(on, tuple) else (on,)
-        if not all(isinstance(each, type) and issubclass(each, BaseException) for each in classes):
-            raise PluginError(f"`retry`: 'on' must be a class of errors or a tuple of them, not {repr_of(on)}")
+        if not all(isinstance(each, type) and issubclass(each, Exception) for each in classes):
+            raise PluginError(f"`retry`: 'on' must be a subclass of Exception or a tuple of them, not {repr_of(on)}")
         given: object = call
         if not callable(given):
             hint = ": write `lambda: ...` around the call" if inspect.isawaitable(given) else ""
@@ -66,17 +66,16 @@ class RetriedCall(Generic[T]):
             await self._wait_for_permission(self._last)
         try:
             made = self._call()
-            if not inspect.isawaitable(made):
-                raise PluginError(
-                    f"`retry` needs an async function without arguments, but the call returned {repr_of(made)}"
-                )
-            return await made
+            if inspect.isawaitable(made):
+                return await made
         except TransientError as error:
             self._last = error
             raise
         except self._on as error:
             self._last = TransientError(self._service, type(error).__name__, text_of(error))
             raise self._last from error
+        # Not raised above, where `on=Exception` would make the call again and again.
+        raise PluginError(f"`retry` needs an async function without arguments, but the call returned {repr_of(made)}")
 
     async def _wait_for_permission(self, last: TransientError) -> None:
         context = self._context

@@ -5,9 +5,10 @@ import logging
 import os
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent, indent
-from typing import Any
+from typing import Any, Literal, NewType, TypeVar
 
 import pytest
 
@@ -573,8 +574,24 @@ def test_what_a_deserializer_says_to_make_is_a_type(makes):
         build_deserializer(load_registry([plugin]), Properties({"flink.deserializer": "pairs"}))
 
 
+class OfAnotherModule:
+    field: "Missing"  # noqa: F821 - as a name that is imported for a type checker only
+
+
+@dataclass
+class Order:
+    id: int
+
+
+@dataclass
+class Refund:
+    id: int
+
+
 def test_a_deserializer_may_make_any_type():
-    for makes in (dict, dict[str, int] | None, Pairs, Any):
+    """Also types for which no sink can have columns, because a handler takes them."""
+    unions = Order | Refund, Pairs | int, NewType("Number", int), TypeVar("Value"), Literal[1.5]
+    for makes in (dict, dict[str, int] | None, Pairs, Any, None, dataclass(OfAnotherModule), *unions):
         made = type("Made", (Pairs,), {"makes": makes})
         plugin = type("Good", (), {"recordpublisher_register_deserializers": _adder(made, "pairs")})()
         build_deserializer(load_registry([plugin]), Properties({"flink.deserializer": "pairs"}))

@@ -215,6 +215,15 @@ def test_every_expression_may_show_one_job():
     assert [each for each in EXPRESSIONS if each.count("recordpublisher_") != each.count('job_name=~"$job_name"')] == []
 
 
+def test_every_alert_names_the_job():
+    """Without those of a process that cannot be scraped, and so names none."""
+    summaries = {
+        name: rule["annotations"]["summary"] for name, rule in RULES.items() if "recordpublisher_" in rule["expr"]
+    }
+
+    assert [name for name, summary in summaries.items() if "$labels.job_name" not in summary] == []
+
+
 def test_every_panel_has_an_expression_and_a_place_of_its_own():
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in DASHBOARD["panels"]]
 

@@ -5,9 +5,7 @@ Each function belongs to one property, for example `build_sink` to `flink.sink`.
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
-
-from msgspec.inspect import type_info
+from typing import Any, NewType, TypeVar, get_origin
 
 from recordpublisher.consumer.deserialization import VALID_DESERIALIZER, Deserializer, deserializer_of
 from recordpublisher.consumer.typed_values import Json
@@ -275,13 +273,14 @@ def _check_deserializer(name: str, made: Any) -> None:
             raise PluginError(f"the deserializer '{name}', {repr_of(made)}, has no method `values`: write `{define}`")
         if callable(found) and not can_take(found, 1):
             raise PluginError(f"`{type(made).__name__}.{method}` cannot be called with a batch: write `{define}`")
-    try:
-        type_info(getattr(made, "makes", None))
-    except TypeError as error:  # A sink that makes columns of it would be blamed.
-        found = repr_of(made.makes)
+    makes = getattr(made, "makes", None)
+    is_type = (
+        isinstance(makes, type | TypeVar | NewType) or get_origin(makes) is not None or hasattr(makes, "__value__")
+    )
+    if not is_type and makes is not None and makes is not Any:  # A sink that makes columns of it would be blamed.
         raise PluginError(
-            f"`{type(made).__name__}.makes` is {found}, which is not a type that a value can have"
-        ) from error
+            f"`{type(made).__name__}.makes` is {repr_of(makes)}, which is not a type that a value can have"
+        )
 
 
 def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deserializer:

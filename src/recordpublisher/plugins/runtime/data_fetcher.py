@@ -371,7 +371,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         was stopped while it opened; and errors of the sink's `flush`.
         """
         self._check_opened()
-        return await self._fetcher.checkpoint()
+        with job_in_lines(self.job_name):
+            return await self._fetcher.checkpoint()
 
     def metrics(self) -> dict[str, Any]:
         """Return `{"worker": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md."""
@@ -392,7 +393,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
 
     def sink_metrics(self) -> list[SinkMetric]:
         """Return the sink's own metrics. Most sinks have none."""
-        return self._fetcher.sink_metrics()
+        with job_in_lines(self.job_name):
+            return self._fetcher.sink_metrics()
 
     def sink_unfinished(self) -> Unfinished | None:
         """Return the records that the sink has not finished; None for most sinks."""
@@ -405,7 +407,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         """
         if self._was_stopped_unopened:
             return
-        line = asyncio.get_running_loop().call_later(_WAIT_READY_SECONDS, self._tell_of_missing_run)
+        with job_in_lines(self.job_name):
+            line = asyncio.get_running_loop().call_later(_WAIT_READY_SECONDS, self._tell_of_missing_run)
         try:
             await self._fetcher.wait_ready()
         finally:

@@ -553,8 +553,9 @@ def test_a_child_that_is_revoked_while_it_waits_for_its_parent_may_come_back():
 # --- The end: a call in a thread outlives its sink ---
 
 
+@pytest.mark.parametrize("is_mapping", [False, True])
 @pytest.mark.parametrize("in_thread", [True, False])
-async def test_a_sink_that_is_closed_counts_the_calls_that_still_run(in_thread):
+async def test_a_sink_that_is_closed_counts_the_calls_that_still_run(in_thread, is_mapping):
     begun, may_end = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
@@ -566,7 +567,8 @@ async def test_a_sink_that_is_closed_counts_the_calls_that_still_run(in_thread):
         begun.set()
         await asyncio.sleep(60)
 
-    sink = rp.MapSink(plain if in_thread else cancelled)
+    one, other = (plain, cancelled) if in_thread else (cancelled, plain)
+    sink = rp.MapSink({"orders": one, "other": other} if is_mapping else one)
     await open_and_write(sink, batch_of_keys("k"))
     await begun.wait()
     await sink.close()

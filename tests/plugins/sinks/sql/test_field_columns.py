@@ -334,6 +334,18 @@ async def test_nan_in_a_decimal_is_rejected_by_sqlite_too(tmp_path, given):
     assert query(uri, "select amount from records order by rowid") == [("1.50",), ("1E+3",), (None,)]
 
 
+async def test_nan_as_a_decimal_of_an_object_is_rejected_by_sqlite_too(tmp_path):
+    rejected = []
+
+    async def reject(record, reason):
+        rejected.append(reason)
+
+    uri = f"sqlite:///{tmp_path}/job.db"
+    await commit(uri, {"x": Decimal("1.50")}, {"x": Decimal("NaN")}, reject=reject, sink_sql_columns="EVOLVE")
+    assert len(rejected) == 1
+    assert query(uri, "select x from records") == [("1.50",)]
+
+
 async def test_sqlite_stores_the_day_of_an_instant_in_utc(tmp_path):
     uri = f"sqlite:///{tmp_path}/job.db"
     query(uri, "create table records (day date)")

@@ -121,9 +121,8 @@ class Handler:
         """Return the name of the function, which handles every stream."""
         return self._name
 
-    @property
-    def runs_in_threads(self) -> bool:
-        """Whether a call runs in a thread, so that a cancellation does not end it."""
+    def runs_in_threads(self, stream: str) -> bool:
+        """Return whether a call runs in a thread, so that a cancellation does not end it."""
         return not self._function.is_async
 
     def close(self) -> None:
@@ -165,10 +164,10 @@ class StreamHandlers:
         handler = self._handlers.get(stream)
         return "" if handler is None else handler.name_of(stream)
 
-    @property
-    def runs_in_threads(self) -> bool:
-        """Whether a call of one of the functions runs in a thread."""
-        return any(handler.runs_in_threads for handler in self._handlers.values())
+    def runs_in_threads(self, stream: str) -> bool:
+        """Return whether a call of the function for a stream runs in a thread."""
+        handler = self._handlers.get(stream)
+        return handler is not None and handler.runs_in_threads(stream)
 
     def close(self) -> None:
         """Accept no more calls."""

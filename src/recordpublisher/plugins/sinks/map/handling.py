@@ -318,7 +318,7 @@ class RecordHandling:
             return await self._call_handler(records)
         finally:
             # A call in a thread continues after the sink was closed.
-            if not (self._is_stopped and self._handler.runs_in_threads):
+            if not (self._is_stopped and self._handler.runs_in_threads(first.record.stream)):
                 self._durations.add((self._clock.monotonic() - self._calls.pop(first)) * 1000)
 
     def _is_too_old(self, item: UnhandledRecord) -> bool:

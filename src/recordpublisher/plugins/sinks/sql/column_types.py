@@ -274,7 +274,7 @@ def _integer(value: Any) -> Any:
 
 def _text(value: Any) -> Any:
     if isinstance(value, (Decimal, uuid.UUID)):
-        return str(value)
+        return str(_decimal(value) if isinstance(value, Decimal) else value)
     return value if value is None or isinstance(value, str) else json.dumps(value, allow_nan=False)
 
 
