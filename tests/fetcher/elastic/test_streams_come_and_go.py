@@ -387,8 +387,7 @@ def test_records_of_a_deleted_stream_that_are_given_up_are_logged(caplog):  # S8
 
     run_virtual(run())
     assert [line for line in caplog.messages if "dropped" in line] == [
-        "streams were deleted, and records that were read of them were not finished in 20 s; they are dropped, and cannot be read again: "
-        "t/shard-1"
+        "records of deleted streams were not finished in 20 s: they are dropped, and cannot be read again: t/shard-1"
     ]
 
 

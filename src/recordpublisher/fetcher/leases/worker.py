@@ -396,8 +396,8 @@ class Worker:
                 return True
             await self.checkpoint(may_be_partial=True)
             if is_unfinished:
-                text = "streams were deleted, and records that were read of them were not finished in %g s; they are dropped, and cannot be "
-                log.error(text + "read again: %s", self._settings.duration, few_of(sorted(deleted)))
+                text = "records of deleted streams were not finished in %g s: they are dropped, and cannot be read again: %s"
+                log.error(text, self._settings.duration, few_of(sorted(deleted)))
         return False
 
     def _gone_shards(self) -> frozenset[str]:
