@@ -369,6 +369,28 @@ def test_a_record_of_a_deleted_stream_that_alignment_holds_back_is_written_when_
     assert run_virtual(run()) == (4, True)
 
 
+def test_records_of_a_deleted_stream_that_are_given_up_are_logged(caplog):  # S8
+    async def run():
+        group = ElasticProcesses(2, streams=("s", "t"))
+
+        async def handle(record):
+            await asyncio.sleep(5)
+
+        sink = rp.MapSink(handle, ordering="PER_SHARD", clock=VirtualClock())
+        process = await group.join(("s", "t"), sink=sink)
+        await group.wait_until(lambda: len(keys(process)) == 2)
+        group.source.shards["t/shard-1"].put(*range(EPOCH_MS, EPOCH_MS + 20))
+        await group.wait_until(lambda: process.fetcher.sink_unfinished().records == 20)
+        group.source.deleted.add("t")
+        await asyncio.sleep(60)
+        await process.stop()
+
+    run_virtual(run())
+    assert [line for line in caplog.messages if "dropped" in line] == [
+        "records of deleted streams were not finished in 20 s: they are dropped, and cannot be read again: t/shard-1"
+    ]
+
+
 def test_the_shards_of_a_deleted_stream_are_idle_and_not_looked_for_until_their_leases_are_gone():  # S8
     async def run():
         group = ElasticProcesses(2, streams=("s", "t"))

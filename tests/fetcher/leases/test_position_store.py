@@ -147,6 +147,15 @@ async def test_a_shard_at_rest_is_stored_again_when_its_last_read_is_five_minute
     assert (await owner.group.read_part("x", 0)).document.positions == (later if is_written else at_tip)
 
 
+async def test_a_read_at_the_tip_by_a_clock_that_was_set_back_is_stored(owner):  # S5
+    """With the time in the future that was stored before, records that expire unread would not count as lost."""
+    ahead = {key: replace(each, state=replace(each.state, tip_ms=10**12)) for key, each in positions(a=1).items()}
+    right = {key: replace(each, state=replace(each.state, tip_ms=10**9)) for key, each in ahead.items()}
+    await owner.positions.commit(ahead)
+    assert await owner.positions.commit(right)
+    assert await owner.positions.read(owner.record) == right
+
+
 async def test_a_position_that_moves_is_stored_with_its_time(owner):
     await owner.positions.commit(positions(a=1))
     await owner.positions.commit(positions(a=2))

@@ -133,7 +133,9 @@ def is_stored(positions: Positions, stored: Positions) -> bool:
 def _is_same(state: ShardState, stored: ShardState) -> bool:
     if state.tip_ms is None or stored.tip_ms is None:
         return state == stored
-    return state.tip_ms - stored.tip_ms < TIP_REWRITE_MS and replace(state, tip_ms=stored.tip_ms) == stored
+    # An older time is stored at once: the clock was set back, and a gap would not be noticed with the time in the future.
+    is_close = 0 <= state.tip_ms - stored.tip_ms < TIP_REWRITE_MS
+    return is_close and replace(state, tip_ms=stored.tip_ms) == stored
 
 
 def positions_to_json(positions: Positions) -> list[Any]:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from recordpublisher.publishers.clock import Clock, wait_until_set
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError, StoreUnavailableError
+from recordpublisher.publishers.safe_text import few_of
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..sink import RevocationReason
@@ -392,10 +393,14 @@ class Worker:
         self._gone |= gone
         if not gone:
             self._gone = frozenset()
-        elif self._readers.has_unfinished(deleted) and now < self._gone_until:
-            return True
         else:
+            is_unfinished = self._readers.has_unfinished(deleted)
+            if is_unfinished and now < self._gone_until:
+                return True
             await self.checkpoint(may_be_partial=True)
+            if is_unfinished:
+                text = "records of deleted streams were not finished in %g s: they are dropped, and cannot be read again: %s"
+                log.error(text, self._settings.duration, few_of(sorted(deleted)))
         return False
 
     def _gone_shards(self) -> frozenset[str]:

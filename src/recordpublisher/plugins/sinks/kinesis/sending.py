@@ -216,7 +216,7 @@ class RecordSending:
     async def forget_all(self) -> None:
         """Forget the records that an earlier job has left, because the next start of that job reads and puts them again.
 
-        Records that a program has put stay: nobody would put them again.
+        Records that a program has put stay, because no start would put them again.
         """
         left = [one for record in await self._take_all() for one in record.user_records]
         self._outstanding.complete([one for one in left if one.source is not None])
