@@ -14,7 +14,6 @@ from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.publishers.errors import (
     DataLossError,
     PluginError,
-    StateError,
     StreamNotFoundError,
 )
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
@@ -331,55 +330,3 @@ def test_a_dead_letter_that_waits_when_its_stream_is_deleted_is_written():  # S7
         return letters.rows
 
     assert run_virtual(job()) == [("b", 0)]
-
-
-def test_a_run_that_is_cancelled_while_it_ends_leaves_no_write_to_the_next_run():
-    class SlowWrites(RecordingSink):
-        calls = 0
-
-        async def write(self, batch):
-            self.calls += 1
-            await asyncio.sleep(5)
-            await super().write(batch)
-            self.calls -= 1
-
-    source, sink = ScriptedSource(), SlowWrites()
-    source.add("a", *range(10))
-
-    async def job():
-        fetcher = await opened(source, sink)
-        running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=2)))
-        await asyncio.sleep(3)  # the write goes on
-        running.cancel()
-        await asyncio.wait([running])
-        left = sink.calls
-        await fetcher.run_bounded(Bounds(max_time=60))
-        return running.cancelled(), left
-
-    assert run_virtual(job()) == (True, 0)
-    assert sink.rows == [("a", number) for number in range(10)]
-
-
-def test_after_a_second_cancellation_no_run_starts_before_the_write_has_ended():
-    class SlowWrites(RecordingSink):
-        async def write(self, batch):
-            await asyncio.sleep(5)
-            await super().write(batch)
-
-    source, sink = ScriptedSource(), SlowWrites()
-    source.add("a", *range(10))
-
-    async def job():
-        fetcher = await opened(source, sink)
-        running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=60)))
-        await asyncio.sleep(3)
-        for _ in range(2):
-            running.cancel()
-            await asyncio.sleep(0.1)
-        with pytest.raises(StateError, match="was cancelled twice, and its write has not ended"):
-            await fetcher.run_bounded(Bounds(max_time=60))
-        await asyncio.sleep(10)
-        await fetcher.run_bounded(Bounds(max_time=60))
-
-    run_virtual(job())
-    assert sink.rows == [("a", number) for number in range(10)]

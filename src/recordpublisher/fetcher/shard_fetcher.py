@@ -108,8 +108,7 @@ class ShardFetcher:
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached. May be called again: the next run resumes where the last one ended.
 
-        Raises: the error that ended the run; StateError if an earlier run has ended with an error after which no further run is possible,
-        or was cancelled twice and still writes.
+        Raises: the error that ended the run; StateError if an earlier run has ended with an error after which no further run is possible.
         """
         if self._released_after is not None:
             # The last checkpoint after an error may leave out records that `MapSink` still holds. The next start reads them again, but this
@@ -117,7 +116,6 @@ class ShardFetcher:
             raise StateError(
                 f"this fetcher cannot run again; create a new one to resume. An error has ended it: {describe_error(self._released_after)}"
             ) from self._released_after
-        self._completion.check_finished()  # Before the block below, which would treat this error as that of a run.
         if self._was_cancelled:
             await self._release_shards()
         self._has_failed = self._was_cancelled = self._has_stopped_writing = is_cut_off = False
@@ -265,7 +263,8 @@ class ShardFetcher:
             if reason is EndReason.STOPPED:
                 await self._ownership.before_stop()
         finally:
-            await self._completion.finish(self._end_run(run, emitting, checkpointing, others))
+            await self._end_run(run, emitting, checkpointing, others)
+            self._has_stopped_writing = True
         await self._take_last(reason)
         outcomes = {
             entry.key: shard_outcome(entry, emitted_before.get(entry.key, (0, 0, 0)), self._past_event_time)
@@ -394,12 +393,11 @@ class ShardFetcher:
                 "waits at %s",
                 waiting_line(hung),
             )
-        await asyncio.gather(emitting, checkpointing, return_exceptions=True)
+        await asyncio.shield(asyncio.gather(emitting, checkpointing, return_exceptions=True))
         # Computed before `end_run` drops the queues, which are needed for it.
         past = filter(run.is_past_event_time, self._table)
         self._past_event_time = {entry.key: entry.next_watermark for entry in past}
         await self._shards.end_run()
-        self._has_stopped_writing = True
 
 
 def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> ShardFetcher:

@@ -327,10 +327,10 @@ class RunCompletion:
             )
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await the work that ends a run, and return its result. If the run is cancelled meanwhile, raise the cancellation after that.
+        """Await the work that ends a run, and return its result. If the run is cancelled in that time, raise the cancellation afterwards.
 
-        `asyncio.shield` alone would return at once, and a write would go on beside the next run. Only the second cancellation of a run
-        does not wait, for a write that hangs. Then no further run starts before the work has ended.
+        With `asyncio.shield` alone this would return immediately, and a write would still run during the next run. The second cancellation
+        of a run does not wait, because the write may hang. In that case no further run starts until the work has ended.
         """
         self._finishing = task = asyncio.create_task(work)
         cancellation = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from math import inf
 
 from recordpublisher.fetcher.pipeline.dead_letter_format import DeadLetter
 from recordpublisher.publishers.aggregation.deaggregation import Deaggregator
@@ -51,6 +52,8 @@ class QueueLetters(StoredLetters):
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
         """Yield the records of at most ten letters at a time, each letter once."""
         arn, client = await self._queue.queue_arn(), self._queue.client()
+        # Later records are left to the next replay. A replay into the stream whose records fail again would otherwise never end.
+        until = inf if client.last_response_ms is None else client.last_response_ms / 1000 + 1
         self._held: dict[str, str] = {}
         seen: set[str] = set()
         # A replay that takes longer than letters are hidden receives again those that it keeps. The number of those received since the
@@ -59,10 +62,10 @@ class QueueLetters(StoredLetters):
         try:
             while again <= len(seen) and (received := await client.receive(arn, 1, HIDDEN_SECONDS, are_dead=True)):
                 self._held.update((letter.record_id, letter.handle) for letter in received)
-                new = [letter for letter in received if letter.record_id not in seen]
-                again = 0 if new else again + len(received)
-                seen.update(letter.record_id for letter in new)
-                if not new:
+                unseen = [letter for letter in received if letter.record_id not in seen]
+                again = 0 if unseen else again + len(received)
+                seen.update(letter.record_id for letter in unseen)
+                if not (new := [letter for letter in unseen if letter.arrival < until]):
                     continue
                 shard = Shard(self._stream, "queue")
                 yield [
