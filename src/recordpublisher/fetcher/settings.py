@@ -94,7 +94,7 @@ class AlignmentTimes:
 
 
 class IdleIntervals(msgspec.Struct, frozen=True):
-    """How long a shard must have no records to be idle (ms). The `lag` command and the Spark source use these intervals, too.
+    """How long a shard must have no records to be idle (ms), in the fetcher, the `lag` command and the Spark source.
 
     - `watermarks_ms`: the interval for watermarks, which do not wait for an idle shard (W3). With -1 they wait for every shard (W2).
     - `shown_ms`: the interval for output to people. It equals `watermarks_ms`, but if that is -1, it is the alarm interval, or the default

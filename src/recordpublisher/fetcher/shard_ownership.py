@@ -62,7 +62,7 @@ class ShardOwnership(ABC):
         """Called when the last read of a shard named its children, which are then known without a listing (S3)."""
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why nothing is written although shards are read, as sentences for people."""
+        """Return why nothing is read or written, as sentences for people; an empty list if the process is ready."""
         return []
 
     async def before_stop(self) -> None:  # noqa: B027 - optional on purpose

@@ -44,8 +44,8 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
     A registered sink is built as `Sink(properties)`.
 
-    To add a method of Sink: declare it here with a default that changes nothing, call it in `fetcher/` within `naming_sink` (also in
-    `queues/job.py`, if a queue has it too), and let `testing/sink_contract.py` call it in the order in which a job does.
+    To add a method of Sink: declare it here with a default that changes nothing, call it in `fetcher/` within `naming_sink` (and in
+    `queues/job.py`, if jobs that read a queue call it), and let `testing/sink_contract.py` call it in the order in which a job does.
     """
 
     traces_writes: ClassVar[bool] = True
@@ -276,11 +276,11 @@ class SinkContext:
       call.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
     - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, which is then
-      acknowledged. `shard` is the `Shard.key`. It is None if the job reads shards.
+      acknowledged. `shard` is the `Shard.key`. `done` is None if the job reads shards.
 
     To add a function of SinkContext: declare it here as a field with the default `_nothing`, and pass it in `build_fetcher` of
-    `fetcher/shard_fetcher.py` (also in `queues/job.py`, if a queue has it too). If it changes which shards may emit, `Emitter`
-    passes that to `Alignment.update`.
+    `fetcher/shard_fetcher.py` (and in `queues/job.py`, if jobs that read a queue have it). If the function changes which shards
+    may emit, `Emitter` passes that to `Alignment.update`.
     """
 
     streams: tuple[str, ...] = ()

@@ -46,7 +46,7 @@ class WatermarkTracker(ABC):
 
     @property
     def has_others(self) -> bool:
-        """Whether shards of other processes count too."""
+        """Whether the global watermark depends on shards of other processes as well."""
         return False
 
     @property
@@ -191,7 +191,7 @@ class Alignment:
         self._stragglers.set(entry.key, None)
 
     def entries(self) -> list[ShardEntry]:
-        """Return the shards that were added and not removed, with those that watermarks do not wait for now."""
+        """Return the shards that were added and not removed, including those that watermarks do not wait for now."""
         return list(self._entries.values())
 
     def report(self) -> int | None:
@@ -309,7 +309,7 @@ class _EndedShard(msgspec.Struct):
     listings: int = 0
 
     def count_listing(self, *, is_last: bool) -> None:
-        """Count a complete listing that shows no child. `is_last`: whether no later listing can show one either."""
+        """Count a complete listing that shows no child. `is_last`: whether this listing proves that there is none."""
         self.listings += MAX_LISTINGS_WITHOUT_CHILDREN if is_last else 1
 
 

@@ -20,7 +20,7 @@ class AsyncPort:
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Check the methods and attributes of a subclass. Raises: TypeError if one cannot take the place of the port's."""
+        """Check the methods and attributes of a subclass. Raises: TypeError if one cannot be used as that of the port."""
         super().__init_subclass__(**options)
         for name, own in vars(cls).items():
             replaced = [(base, vars(base)[name]) for base in cls.__mro__[1:] if name in vars(base)]

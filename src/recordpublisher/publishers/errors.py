@@ -16,7 +16,7 @@ RecordPublisherError
 ├── OutageError                   a service was unavailable for longer than the job waits (Spark: `maxOutage`)
 ├── DeserializationError          a record cannot be turned into a value (S7)
 ├── StateError                    a snapshot cannot be read or restored
-│   ├── StoreUnavailableError     the store of state or claims cannot be reached now; a retry may help
+│   ├── StoreUnavailableError     a store of positions cannot be reached now; a retry may help
 │   └── DataLossError             the position is past retention: records are gone (S5)
 ├── FencedError                   a newer generation owns the state; this one must stop (S6)
 ├── SinkError                     a sink refused or lost a write
@@ -104,7 +104,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
     def needs(cls, key: str, needed: str, *, value: object = None, reason: str = "") -> Self:
         """Return the error for a key that is only valid together with something else: `option '--shard' needs exactly one stream`.
 
-        - `needed`: what has to be given too, as a noun phrase.
+        - `needed`: what the key needs, as a noun phrase.
         - `value`: the value of `key`, if another value would not need it.
         - `reason`: why it is needed.
         """

@@ -405,7 +405,7 @@ class QueueSettings:
 
 
 class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts from which a queue job is built. `FetcherDependencies` describes those that a fetcher has too."""
+    """The parts from which a queue job is built. `FetcherDependencies` describes the parts that a fetcher has as well."""
 
     source: QueueSource
     stream: str

@@ -252,9 +252,9 @@ class AloneWorker:
         return None if stored is None else stored.document
 
     async def _check_target(self, table: LeaseTable) -> None:
-        """Check that the stored positions are where this process finds them, and that they belong to the rows of this sink's target.
+        """Check that this process can find the stored positions, and that they belong to the rows in the target of its sink.
 
-        This comes before any document is sealed, so a start with the wrong sink does not end a running job.
+        Called before any document is sealed, so that a start with the wrong sink does not end a running job.
 
         Raises: MissingPositionsError if another sink keeps the positions; ConfigurationError if they belong to rows in another target.
         """

@@ -177,7 +177,7 @@ class LeasedOwnership(ShardOwnership):
     async def after_run(self, *, is_cut_off: bool) -> None:
         """Leave the group. The next run joins it again.
 
-        Other workers acquire the shards at once, even if the run has ended by an error or the drain timeout.
+        Other workers acquire the shards at once, even if an error, the drain timeout or a cancellation has ended the run (`is_cut_off`).
         """
         if is_cut_off:
             await self.membership.seal()

@@ -11,10 +11,10 @@ from .shard_listing import ShardListing
 
 
 class GroupUpkeep:
-    """Keeps the lease table complete, and deletes documents that no process needs. Only the first of the members does this work.
+    """Keeps the lease table complete, and deletes documents that no process needs. Only the member with the first name does this work.
 
-    A sealed worker may still be writing the lease table, to acquire shards on the version that it has read. Its documents are deleted only
-    after the table has a later version that does not name the worker: then its write cannot take effect.
+    A sealed worker may still be writing the lease table, to acquire shards. Its documents are deleted only after the table has a later
+    version, which does not name the worker: then its write cannot take effect.
     """
 
     def __init__(

@@ -10,7 +10,8 @@ from .position_documents import StoredPosition
 
 
 def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str] = frozenset()) -> int | None:
-    """Return the watermark of the group. It is never lower than `known`, or than a value that any worker has stated.
+    """Return the watermark of the group. It is never lower than `known` (the value that this worker knows), or than a value that another
+    worker has stated.
 
     A sealed worker counts while the lease table names it, except if it is in `excluded` (sealed for longer than the tracker timeout). A
     shard without an owner counts with the lowest watermark of its parents.

@@ -92,7 +92,7 @@ class PositionKey(NamedTuple):
 class StoredPosition:
     """How far a shard was emitted (written to the sink). If it has ended, `children` has the parents of each of its children (E7).
 
-    `is_idle` is stored too, because the next reader of the shard needs it (E8).
+    `is_idle` is stored because the next reader of the shard needs it (E8).
     """
 
     state: ShardState

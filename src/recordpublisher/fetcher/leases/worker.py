@@ -171,7 +171,7 @@ class Worker:
 
     @property
     def is_joining(self) -> bool:
-        """Whether this worker does not know the lease table yet, or is about to take the first shards, or to begin those that it has."""
+        """Whether the lease table is not known yet, no worker owns a shard yet, or this worker has begun none of the shards it owns."""
         if (table := self._cache.table) is None:
             return True
         has_free = not table.owners and not all(lease.ended for lease in table.leases.values())
@@ -369,9 +369,9 @@ class Worker:
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     async def _waits_for_deleted(self) -> bool:
-        """Return whether to wait before the newest lease table is applied, which lacks shards of deleted streams that are unfinished here.
+        """Return whether to wait before the newest lease table is applied, because it lacks shards whose records the sink has not finished.
 
-        The sink has not finished their records, which no later reader can read again. This worker waits for at most the duration of a
+        These are shards of deleted streams, so no later reader can read the records again. This worker waits for at most the duration of a
         lease, because it does not see the group's watermark while it waits. Then it stores what the sink has finished, because
         the sink drops the rest with the shards.
         """

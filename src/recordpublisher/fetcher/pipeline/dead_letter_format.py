@@ -31,7 +31,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> str:
-        """The record's sequence number, with the sub-sequence number within an aggregate."""
+        """The record's sequence number, followed by its sub-sequence number if the record is in an aggregate."""
         return str(SequenceNumber(self.record.sequence_number, self.record.sub_sequence_number))
 
     @property

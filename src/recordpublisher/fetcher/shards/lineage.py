@@ -30,7 +30,8 @@ def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> s
 
     These ancestors were read to their ends, because a shard waits for its parents (S2).
 
-    If an ancestor is neither listed nor archived, its own ancestors are found among the archived shards by number and hash range.
+    The parents of an ancestor that is not in `listed` are not known. Its own ancestors are found by number and hash range among the shards
+    that are read from an archive (`Shard.is_unlisted`).
     """
 
     def parents_of(key: str) -> Iterable[str]:

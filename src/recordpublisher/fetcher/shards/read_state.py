@@ -33,7 +33,7 @@ class ShardReadState:
     - `tip_ms`: when the last read at the tip that found no record was made (epoch ms).
     - `last_read_ms`: when the last read of any kind returned (epoch ms).
     - `children`: the child shards, known when the shard was read to its end.
-    - `first_past_run_end`: the sequence number of the first record that was read behind the position at which this run ends in the shard
+    - `first_past_run_end`: the sequence number of the first record that was read after the position at which this run ends in the shard
       (`Bounds.ends`); None before that.
     """
 
@@ -366,7 +366,7 @@ def _is_replaced(queued: RecordBatch, batch: RecordBatch) -> bool:
 
 
 def _added(first: tuple[SkippedRecords, ...], second: tuple[SkippedRecords, ...]) -> tuple[SkippedRecords, ...]:
-    """Return the skipped records of two batches without other records, as one number, so that memory stays bounded (P6)."""
+    """Return the skipped records of two batches without other records, added up in one entry, so that memory stays bounded (P6)."""
     if not first or not second:
         return first or second
     return (SkippedRecords(0, first[0].count + second[0].count, first[0].sequence_number),)

@@ -176,8 +176,8 @@ class RecoverableErrors:
     """The errors that are retried without limit, because their failures are not counted: the recoverable errors of Flink's connector.
 
     A property names such an error: one of this library's error classes, a dotted Python class, or an AWS error code, which may be written
-    as the Java SDK's class name. The properties of all indices are used, while the connector uses only the first. An error also counts if
-    one of its causes has such a name.
+    as the Java SDK's class name. The keys of these properties have an index, from 0; all of them are used, while the connector uses only
+    the first. An error is also retried in this way if one of its causes has such a name.
     """
 
     names: frozenset[str] = frozenset()
