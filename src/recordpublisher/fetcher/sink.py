@@ -153,7 +153,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
-        """Called when the job has read up to `position` and has nothing to write, because it can use no record. Default: do nothing."""
+        """Called when the job has read up to `position` and found no record that it can use, so nothing is written. Default: do nothing."""
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
         """Called when the last record of a shard was written. The next checkpoint contains the end of the shard. Default: do nothing."""
@@ -240,7 +240,7 @@ def always_may_write() -> bool:
 
 
 def never() -> bool:
-    """Return False."""
+    """Return False, the answer of a job that is not stopping and has not lost a shard."""
     return False
 
 

@@ -83,7 +83,7 @@ class KinesisQueue(QueueSource):
         self._arn: str | None = None
         self._finding = asyncio.Lock()
         self._metrics = ShardMetrics()
-        """The metrics of the last receiver. Retries of other calls are counted in them too."""
+        """The metrics of the last receiver. They also count the retries of calls that do not receive."""
         # A queue has no shards, so sub-records of any hash key are kept. The job counts the records, so these metrics are not reported.
         self._deaggregator = Deaggregator(Shard("queue", "queue", hash_range=HashRange()), ShardMetrics())
 

@@ -179,7 +179,7 @@ class InFlight:
         return all(delivery is not None and now < delivery.visible_at for delivery in found)
 
     def oldest_arrivals(self) -> dict[int, float]:
-        """Return when the oldest open record of each receiver arrived (epoch seconds), by the `id` of the receiver's metrics."""
+        """Return when the oldest open record of each receiver arrived (epoch seconds). The key is the `id()` of the receiver's metrics."""
         oldest: dict[int, float] = {}
         for each in self._open.values():
             key = id(each.metrics)

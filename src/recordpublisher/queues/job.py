@@ -228,7 +228,7 @@ class QueueJob:
 
     @property
     def ending(self) -> asyncio.Event:
-        """Set when a run begins to end, until the next run starts."""
+        """An event that is set when a run begins to end, and cleared when the next run starts."""
         return self._completion.ending
 
     @property

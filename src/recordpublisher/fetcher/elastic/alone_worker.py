@@ -59,8 +59,6 @@ CONFIRMED_SECONDS = 20.0
 
 Each stored checkpoint is such a proof. The extra read is needed if checkpoints are rare, or if one of them waits long for the sink.
 """
-CLOSE_SECONDS = 5.0
-"""The longest time for the last write of a worker that stops (seconds)."""
 ABANDONED_START_MS = 86_400_000
 """Age (ms) after which the next start deletes the documents of a start that never acquired the shards."""
 
@@ -417,8 +415,8 @@ _SUCCESSOR = (
 # RivalStarts delays a start that would replace another one, if two supervisors run the same job alone, and replace each other's starts.
 
 RIVAL_WINDOW_SECONDS = 60.0
-"""If a worker was itself replaced less than this time before (by the clocks of the processes), the next start waits for up to this time
-(seconds).
+"""If a worker has replaced another one less than this time ago (by the clocks of the processes), the next start waits for up to this time
+before it replaces that worker (seconds).
 """
 RIVAL_POLL_SECONDS = 5.0
 """Seconds between two reads of the running worker's record while a start waits for it to end."""

@@ -167,7 +167,7 @@ class RunCompletion:
         self._reason: asyncio.Future[EndReason] | None = None
         self._is_stopped = False
         self.ending = asyncio.Event()
-        """Set when a run begins to end, until the next run starts."""
+        """An event that is set when a run begins to end, and cleared when the next run starts."""
 
     @property
     def is_running(self) -> bool:

@@ -130,7 +130,7 @@ class FanOutConfig:
     def check_streams(self, streams: Iterable[str]) -> None:
         """Check that each stream (name or ARN) has a consumer ARN if the registration type is NONE.
 
-        Raises: ConfigurationError if an ARN is missing, or if a stream that was given as NAME=ARN is not registered LAZY.
+        Raises: ConfigurationError if an ARN is missing, or if a stream is given as NAME=ARN although the registration type is not LAZY.
         """
         streams = tuple(streams)
         # The key of a configured ARN has the stream's real name, so it cannot be found by the name in NAME=ARN.

@@ -678,7 +678,7 @@ class SubscriptionPreemptionDetector:
 
 
 def _warn_or_raise(error: ConsumerError, count: int, most: int) -> None:
-    """Log a warning once, when half of `most` is exceeded. Raises: `error` at `most`."""
+    """Log a warning when `count` first exceeds half of `most`. Raises: `error` if `count` has reached `most`."""
     if count >= most:
         raise error
     # After a restart one or two are normal, so they are not logged.

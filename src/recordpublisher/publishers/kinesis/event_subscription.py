@@ -77,7 +77,7 @@ class EventSubscription:
 
     @property
     def _transport(self) -> Any:
-        """The transport of the socket. None after the end of the body, and for a response that is not read ahead."""
+        """The transport of the socket. None after the end of the body, and for a response that stops the sender itself (HTTP/2)."""
         connection = self._response.connection
         return None if connection is None else connection.transport
 
