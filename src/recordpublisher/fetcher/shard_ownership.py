@@ -1,4 +1,4 @@
-"""The port that decides which shards a fetcher reads: a fixed part of all shards, or those whose leases its process holds.
+"""The port that decides which shards a fetcher reads: every shard of the job, or the shards whose leases its process holds.
 
 `FixedOwnership` owns the shards of a process that reads every shard (ALONE).
 """
@@ -127,7 +127,7 @@ class FixedOwnership(ShardOwnership):
         self._shards.complete_without_streams()
 
     def add_children(self, children: Iterable[Shard]) -> None:
-        """Add those child shards that this process reads."""
+        """Add the child shards that this process reads."""
         self._owned.add_new(children)
 
     async def on_streams_read(self) -> None:

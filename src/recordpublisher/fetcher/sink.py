@@ -436,7 +436,7 @@ class CommittingSink(Sink[V]):
     - *Commit*: write an *entry*, the stored document with the positions of one worker, which also names the staged items. The write is
       conditional, so a process that was replaced can no longer commit. A commit without an answer is repeated unchanged until its outcome
       is known.
-    - *Publish*: make the rows of committed items visible, and those of items that `flush` has staged without a commit.
+    - *Publish*: make the rows of committed items visible, and the rows that `flush` has staged without a commit.
 
     A *life* is one run of a worker: one start of a job that runs alone, or one worker of a group. Its name has at most 200 letters, digits
     and `_.-`, and is never used again. `open` begins a life with a random name, which `flush` uses.

@@ -204,7 +204,7 @@ class Alignment:
     def report_end(self) -> int | None:
         """Report that no shard has further records, and return the global watermark: the highest one of the shards, even removed ones.
 
-        Nothing changes while watermarks still wait for a shard, because children of it may follow.
+        Nothing changes while watermarks still wait for a shard, because children of that shard may follow.
         """
         if self._active.status()[0] is ShardsStatus.IDLE:
             highest = self._removed

@@ -18,7 +18,7 @@ RecordPublisherError
 ├── StateError                    a snapshot cannot be read or restored
 │   ├── StoreUnavailableError     a store of positions cannot be reached now; a retry may help
 │   └── DataLossError             the position is past retention: records are gone (S5)
-├── FencedError                   a newer generation owns the state; this one must stop (S6)
+├── FencedError                   a newer generation owns the state; this process must stop (S6)
 ├── SinkError                     a sink refused or lost a write
 └── ImpossibleStateError          a broken invariant: always raised (F11)
 """

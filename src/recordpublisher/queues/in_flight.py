@@ -267,7 +267,7 @@ class InFlight:
                     delivery.visible_at = max(delivery.visible_at, now + self._visibility)
 
     async def _call(self, name: str, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Make the call `name` of the source (acknowledge, prolong or release) for these records. Return those for which it succeeded.
+        """Make the call `name` of the source (acknowledge, prolong or release) for these records. Return those that succeeded.
 
         The others are counted as failed. Raises: a RecordPublisherError that is not one of `TOLERATED_ERRORS`.
         """

@@ -110,7 +110,7 @@ class LeasedOwnership(ShardOwnership):
     async def discover(self) -> None:
         """List shards whenever a lease names a shard that this process does not know yet.
 
-        Raises: DataLossError if that shard is past retention, records of it were lost, and the job does not accept that.
+        Raises: DataLossError if records of that shard were lost, because it is past retention, and the job does not accept that.
         """
         missing = MissingShards(self._job.shard_exists)
         while True:

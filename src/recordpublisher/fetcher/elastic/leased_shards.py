@@ -153,7 +153,7 @@ class LeasedShards:
         self._shards.drop_shards(shards)
 
     def has_unfinished(self, shards: Collection[str]) -> bool:
-        """Return whether the sink has unfinished records of one of these shards whose stream was deleted."""
+        """Return whether the sink has unfinished records of a shard among these whose stream was deleted."""
         gone = {key for key in shards if stream_of(key) in self._deleted}
         if any(entry.has_unwritten_records for entry in self._table if entry.key in gone):
             return True

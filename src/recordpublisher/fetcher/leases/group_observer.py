@@ -59,8 +59,8 @@ class GroupObserver:
     def maybe_killed(self) -> frozenset[str]:
         """The members that may have been killed before this worker joined.
 
-        This worker has seen no new heartbeat of them, and at its last read their last heartbeat was older than the interval between two
-        heartbeats, by their own clocks.
+        This worker has seen no new heartbeat of these members. When it last read the group, their last heartbeat was older than the
+        interval between two heartbeats, by their own clocks.
         """
         return (self.members & self._silence.never_moved) - self._recent
 

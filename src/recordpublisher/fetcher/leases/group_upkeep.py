@@ -52,7 +52,7 @@ class GroupUpkeep:
         return True
 
     def forget_deleted(self, kept: Iterable[str]) -> None:
-        """Forget that streams were deleted if this worker holds no shard of them: streams of their names may have been created again.
+        """Forget the deleted streams of which this worker holds no shard: streams with their names may have been created again.
 
         `kept`: the shards that this worker holds.
         """

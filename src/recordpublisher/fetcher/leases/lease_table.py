@@ -106,8 +106,8 @@ class LeaseTable:
         - `taken`: shards that the writer acquires, with the epoch of each.
         - `ended`: shards that ended. Their children are added without an owner (E7).
         - `found`: listed shards that the table does not have.
-        - `expired`: shards past retention. No child waits for one of these any longer, and the lease of an ended one without a known
-          child is removed.
+        - `expired`: shards past retention. Their children no longer wait for them, and the lease of such a shard is removed if it has
+          ended and no child of it is known.
         - `children`: listed children of ended shards whose end did not name them.
         - `deleted`: shards of deleted streams, whose leases are removed.
         - `drained`: workers that are asked to leave.

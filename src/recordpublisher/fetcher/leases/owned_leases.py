@@ -114,7 +114,7 @@ class OwnedLeases:
         ]
 
     def on_commit(self, positions: Positions) -> None:
-        """Keep these positions as those of the last commit, because a write of them begins."""
+        """Keep these positions as the positions of the last commit, because their write begins now."""
         self._latest = positions
 
     def on_published(self, positions: Positions) -> None:

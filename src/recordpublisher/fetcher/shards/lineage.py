@@ -61,7 +61,7 @@ def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -
 
 
 class Children:
-    """Keeps shards, and finds those that are children of a given parent."""
+    """Keeps shards, and finds the children of a given shard."""
 
     def __init__(self, shards: Iterable[Shard] = ()) -> None:
         self._by_parent: dict[str, dict[str, Shard]] = {}

@@ -418,7 +418,7 @@ def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, globa
     Only a shard that was idle or excluded, or whose first watermark was too low (W5), has such records, because the global watermark never
     passes the next record of another shard.
 
-    Both watermarks are those from before the write: after the write the shard already counts with its next record.
+    Both watermarks are from before the write, because after the write the shard already counts with its next record.
     """
     if global_watermark is None or (shard_watermark is not None and shard_watermark >= global_watermark):
         return 0
