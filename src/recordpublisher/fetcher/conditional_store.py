@@ -28,7 +28,7 @@ S = TypeVar("S", bound="ConditionalStore | None")
 
 
 class ConditionalStore(AsyncPort, ABC):
-    """Stores the values of one location by name. Many processes may use a location at once; each object belongs to one event loop.
+    """Stores the values of one location by name. Many processes may use a location at once. Each store object belongs to one event loop.
 
     A registered store is built as `Store(uri, key, properties)`, where `key` is the property or option that contains the URI.
 
@@ -329,7 +329,7 @@ def document_as(content: Any, kind: type[T], place: str) -> T:
 
 
 def unreadable_error(place: str, error: object) -> StateError:
-    """Return the error for a stored document that this library cannot read. `error`: why it cannot."""
+    """Return the error for a stored document that this library cannot read. `error`: the reason."""
     return StateError(f"{place} cannot be read: {error}; {REMEDY}")
 
 

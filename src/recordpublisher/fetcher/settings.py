@@ -125,7 +125,7 @@ FILES_INTERVAL_MS = 60_000
 
 
 def checkpoint_interval_ms(properties: Properties) -> int:
-    """Return `flink.state.checkpoint.interval` (ms), or the default of the job's sink, or else the default of the property."""
+    """Return `flink.state.checkpoint.interval` (ms) if it is set, else the default of the job's sink, else the default of the property."""
     of_sink = None if properties.is_set(CHECKPOINT_INTERVAL) else sink_interval_ms(properties)
     return properties.value(CHECKPOINT_INTERVAL) if of_sink is None else of_sink
 

@@ -202,7 +202,7 @@ class ShardFetcher:
 
     @property
     def error(self) -> BaseException | None:
-        """The error that ended the last run, or ends it now."""
+        """The error that ended the last run, or that is ending the current one."""
         return self._completion.error
 
     def hung_publishers(self) -> list[str]:
@@ -356,7 +356,7 @@ class ShardFetcher:
             self._view.intake.retry_pending_reads()
 
     async def _check_owner(self) -> None:
-        """End the run soon after another start has acquired the positions, so that the two do not throttle each other's reads."""
+        """End the run soon after another start has acquired the positions, so that the two processes do not throttle each other's reads."""
         while (check_owner := self._dependencies.check_owner) is not None:
             await asyncio.sleep(OWNER_SECONDS)
             # These errors are ignored here, because checkpoints decide how long an outage may last.

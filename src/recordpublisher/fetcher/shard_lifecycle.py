@@ -178,7 +178,7 @@ class ShardLifecycle(ShardListener):
         self._emitter.on_added(entry)
 
     def on_changed(self, entry: ShardEntry) -> None:
-        """Notify the emitter that a shard's queue, stage or idleness changed, or whether watermarks wait for it.
+        """Notify the emitter that a shard's queue, stage or idleness changed, or that watermarks begin or cease to wait for it.
 
         Stop the shard's reader if the run needs no more of its records.
         """

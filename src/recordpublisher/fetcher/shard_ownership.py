@@ -69,7 +69,7 @@ class ShardOwnership(ABC):
         """Called when the run was stopped, while records are still read and written."""
 
     async def after_run(self, *, is_cut_off: bool) -> None:  # noqa: B027 - optional on purpose
-        """Called when the run is over, perhaps twice. `is_cut_off`: whether an error, the drain timeout or a cancellation has ended
+        """Called when the run is over, and perhaps once more. `is_cut_off`: whether an error, the drain timeout or a cancellation has ended
         it.
         """
 

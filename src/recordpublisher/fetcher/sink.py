@@ -115,7 +115,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def write(self, batch: RecordBatch[V]) -> None:
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it.
 
-        An error ends the job, whatever its class: call a service that may be away through `SinkContext.retry`.
+        An error ends the job, whatever its class: call a service that may be unavailable through `SinkContext.retry`.
 
         A record that is written again has the same `stream`, `shard_id`, `sequence_number` and `sub_sequence_number`; one from a queue may
         have another `shard_id`.
@@ -170,7 +170,8 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything that was written is durable. Raise an error if that is not possible. Default: do nothing.
 
-        With `may_be_partial` the sink may return a state that covers only durable writes, to be stored instead of `checkpoint.state`. For
+        If `checkpoint.may_be_partial`, the sink may return a state of the durable writes only. It is stored instead of
+        `checkpoint.state`. For
         each shard it has the position of this checkpoint, of an earlier one, or one in between, but no position if nothing of the shard has
         become durable since this process began to read it.
 

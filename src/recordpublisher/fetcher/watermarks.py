@@ -136,7 +136,7 @@ class Alignment:
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether the global watermark waits for a shard of another worker, because every shard of this one is above it."""
+        """Whether the global watermark waits for a shard of another worker, because every shard of this worker is above it."""
         if not self._tracker.has_others:
             return False
         status, lowest = self._active.status()
@@ -252,7 +252,7 @@ class Alignment:
 
     @property
     def has_limit(self) -> bool:
-        """Whether records above a time are held back: with a lookahead, or in a run until an event time."""
+        """Whether records above some time are held back, by a lookahead or because the run ends at an event time."""
         return self._lookahead is not None or self._until_event_time is not None
 
     def _order(self, entry: ShardEntry, watermark: int | None) -> float:
@@ -501,7 +501,10 @@ class StragglerDetector:
 
 
 def is_straggler(watermark: int | None, highest: int | None, max_lag_ms: int) -> bool:
-    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12); False if one is unknown."""
+    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12).
+
+    The result is False if either watermark is unknown.
+    """
     return highest is not None and watermark is not None and highest - watermark > max_lag_ms
 
 
@@ -563,7 +566,7 @@ class IndexedMinHeap(Generic[K]):
 
 
 class ShardsStatus(Enum):
-    """How the shards of a process, or a worker, count in the global minimum."""
+    """Whether the shards of a process, or a worker, count in the global minimum."""
 
     ACTIVE = "they count with the lowest watermark; without one the global watermark cannot rise"
     IDLE = "none of them counts"

@@ -14,9 +14,9 @@ from .user_code import is_coroutine_function
 class AsyncPort:
     """Base class of a port. It refuses a subclass whose methods or attributes could not be used as those of the port.
 
-    Without this check, a mistake shows late or never. If the port has `async def write`, a plain `def write` would fail at its first call,
-    with a message about None. If the port has `def has_room`, an `async def has_room` would never run, because its coroutine counts as
-    true.
+    Without this check, a mistake would be noticed late or never. If the port has `async def write`, a plain `def write` would fail at its
+    first call, with a message about None. If the port has `def has_room`, an `async def has_room` would never run, because its coroutine
+    counts as true.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:

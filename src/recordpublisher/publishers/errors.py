@@ -63,7 +63,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
     Attributes:
     - `key`: the name of the property, option or argument.
-    - `value`: the value that was given. None if none was given or if it is not shown; secrets are never carried.
+    - `value`: the value that was given. None if none was given, or if it must not be shown. A secret is never kept.
     - `valid`: the values that would be valid. Empty if the key itself is not accepted.
     - `reason`: why the value is wrong.
     - `statement`: what is wrong with the key if another setting decides that, such as "cannot be combined with '--watch'"; else empty.
@@ -131,7 +131,7 @@ def _without_secrets(value: object) -> object:
 
 
 class PluginError(RecordPublisherError):
-    """A plugin failed to load, does not do what its port says, or claims the name of another plugin."""
+    """A plugin failed to load, breaks the contract of its port, or claims the name of another plugin."""
 
 
 class Remedy(Enum):

@@ -173,7 +173,7 @@ class KinesisQueue(QueueSource):
             return self._arn
 
     async def endpoint_url(self) -> str | None:
-        """Return the endpoint that is set, or None, because without it each queue has a host of its own."""
+        """Return the endpoint that is set. Without one return None, because each queue then has a host of its own."""
         return endpoint_of(self._properties)
 
     def checks(self, stream: str) -> Checks:

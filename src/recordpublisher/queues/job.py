@@ -233,7 +233,7 @@ class QueueJob:
 
     @property
     def error(self) -> BaseException | None:
-        """The error that ended the last run, or ends it now."""
+        """The error that ended the last run, or that is ending the current one."""
         return self._completion.error
 
     def hung_publishers(self) -> list[str]:

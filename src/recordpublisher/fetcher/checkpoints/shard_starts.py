@@ -169,7 +169,8 @@ def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, st
 def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[str, ShardState]:
     """Return the state of known shards that the listing lacks, because a later listing may show them.
 
-    A restored shard keeps its restored state. An ancestor of one counts as ended, because a child is read only after its parents.
+    A restored shard keeps its restored state. An ancestor of a restored shard counts as ended, because a child is read only after its
+    parents.
     """
     shards = {shard.key: shard for shard in listed}
     finished = ShardState(StartingPosition.trim_horizon(), ended=True)
@@ -408,7 +409,7 @@ def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
 class AloneWorkerPort(Protocol):
     """Takes over every shard for a process that runs alone, and stores the positions.
 
-    For most sinks `store` does that. A `CommittingSink` needs three steps:
+    For most sinks `store` stores them. A `CommittingSink` needs three steps:
 
     1. `settle`: find out whether the last commit was stored, if it got no answer.
     2. `commit`: store the written rows and their positions in one step.

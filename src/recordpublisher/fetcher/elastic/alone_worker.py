@@ -109,7 +109,7 @@ class AloneWorker:
     async def open(self) -> tuple[int, list[State]]:
         """Acquire every shard. Return the epoch, and a list with the stored snapshot, or an empty list if there are no positions.
 
-        A worker that still runs alone is replaced at once, or after a pause if it has itself just replaced another worker (`RivalStarts`).
+        Another worker that still runs the job alone is replaced at once, or after a pause if it has just replaced one (`RivalStarts`).
         After an error the call may be repeated, even if an unanswered write of the first call took effect.
 
         Raises: StateError if a group of workers is running, or if the positions belong to another job, or cannot be used;
@@ -327,7 +327,7 @@ class AloneWorker:
     async def _clean(self, table: LeaseTable) -> None:
         """Delete the documents of sealed workers, and of starts that never acquired the shards.
 
-        `table`: the lease table that this worker has written after it sealed the others, and that does not name them.
+        `table`: the lease table that this worker wrote after it had sealed the other workers. It does not name them.
         """
         before = self._clock.now_ms() - ABANDONED_START_MS
         for worker, record in (await self._documents.read_records(consistent=True)).items():

@@ -153,7 +153,7 @@ class LeasedShards:
         self._shards.drop_shards(shards)
 
     def has_unfinished(self, shards: Collection[str]) -> bool:
-        """Return whether the sink has unfinished records of a shard among these whose stream was deleted."""
+        """Return whether any of these shards belongs to a deleted stream and has records that the sink has not finished."""
         gone = {key for key in shards if stream_of(key) in self._deleted}
         if any(entry.has_unwritten_records for entry in self._table if entry.key in gone):
             return True
@@ -248,7 +248,7 @@ class LeasedShards:
         return CheckpointPositions(found, newer - given_up)
 
     def _is_read(self, key: str) -> bool:
-        """Return whether the shard's stream is in the list and was not deleted.
+        """Return whether the shard's stream is in the list of streams and was not deleted.
 
         A shard of another stream is not read, but keeps its lease and position (E12).
         """

@@ -419,7 +419,7 @@ async def read_positions(group: GroupStore, entries: GroupStore | None, record: 
 
 
 async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker: str) -> PositionPart | None:
-    """Return the part of a worker that runs alone, from next to the sink's rows or else from the group's store; None if there is none."""
+    """Return the part of a worker that runs alone: it is next to the sink's rows, or else in the group's store. None if there is none."""
     for place in (entries, group):
         if place is not None and (part := await place.read_part(worker, 0)) is not None:
             return part.document

@@ -85,7 +85,7 @@ class LeaseTable:
         return ShardState(start, watermark=self.inherited_watermark(shard), parents=parents, seen_ms=seen_ms)
 
     def inherited_watermark(self, shard: str) -> int | None:
-        """Return the lowest last watermark of the ended parents of the shard, or None if none is known."""
+        """Return the lowest watermark that an ended parent of the shard had at its end, or None if none is known."""
         return inherited_watermark(end.watermark for end in self._ends_of_parents(shard))
 
     def with_changes(

@@ -219,7 +219,7 @@ class CheckpointScope:
 
 @dataclass(frozen=True, slots=True)
 class LeaseChanges:
-    """The changes that a new version of the lease table means for this worker.
+    """The changes that a new version of the lease table brings for this worker.
 
     - `begun`: shards that the worker begins to read, with their positions.
     - `revoked`: shards that the worker no longer holds, with the reasons.

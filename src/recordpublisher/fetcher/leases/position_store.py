@@ -222,7 +222,7 @@ class ShardReaders(Protocol):
         """
 
     def has_unfinished(self, shards: Collection[str]) -> bool:
-        """Return whether the sink has unfinished records of a shard among these whose stream was deleted."""
+        """Return whether any of these shards belongs to a deleted stream and has records that the sink has not finished."""
 
     def drop_all(self) -> None:
         """Forget every shard, because the worker was replaced or has failed."""

@@ -423,7 +423,7 @@ class Worker:
                 self._on_drain()
 
     async def _end_shards(self) -> bool:
-        """Write the ends of shards into the table, and their children with them (E7). Return whether any shard had ended."""
+        """Write into the table which shards have ended, and add their children (E7). Return whether any shard had ended."""
         table, ended = self._cache.table, self._owned.ends
         if table is None or not ended:
             return False

@@ -236,7 +236,7 @@ def _reason(entry: ShardEntry, blocked: ReadBlock | None, alignment_waits_for: s
 class WithheldShards:
     """Raises an alarm if a worker sends heartbeats but does not release shards that other workers should read (E5).
 
-    It measures for how long each worker has withheld the same shards. When a worker releases one of them, its time starts again.
+    It measures for how long each worker has withheld the same shards. When a worker releases one of them, its time starts from zero.
     """
 
     def __init__(self, leases: GroupCounters, interval_ms: int, max_gap: float) -> None:

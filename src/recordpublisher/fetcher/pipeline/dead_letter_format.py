@@ -141,5 +141,5 @@ def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
 
 
 def snake_case(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields with the names of columns in snake_case. Files of lines have Spark's camel-case names."""
+    """Return the fields with names in snake_case, as columns have them. Files of lines have the camel-case names of Spark."""
     return {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in fields.items()}

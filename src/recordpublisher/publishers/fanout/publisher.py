@@ -92,7 +92,7 @@ class FanOutRecordPublisher(RecordPublisher):
     async def run(self, consumer: BatchConsumer) -> RunResult:
         """Subscribe, and pass the records of every event to `consumer`.
 
-        Return COMPLETE at the shard's end, INCOMPLETE if the subscription ended before, and CANCELLED if the registrar is stopping.
+        Return COMPLETE at the shard's end, INCOMPLETE if the subscription ended before, and CANCELLED if the job is stopping.
 
         Raises: RetriesExhaustedError if the retries are used up, ConsumerError if the registered consumer cannot be used,
         StreamNotFoundError if the stream is gone, DataLossError if the shard is gone, FatalKinesisError if no retry can help,

@@ -242,7 +242,7 @@ def _rotate(addresses: list[Any], rotation: int) -> list[Any]:
     """Return the addresses in another order, so that connections are spread over the servers. Address families keep the resolver's
     order.
 
-    `rotation`: by how many places the addresses of each family are moved.
+    `rotation`: the number of places by which the addresses of each family are moved.
     """
     families: dict[int, list[Any]] = {}
     for address in addresses:
