@@ -95,8 +95,8 @@ class ConditionalStore(AsyncPort, ABC):
     async def close(self) -> None:
         """Release the store's connections and threads.
 
-        The next call of another method must open them again, because a program may give the closed store to its next job. This method
-        may be called again, and for a store that was never used.
+        The next call of another method must open them again, because a program may give the closed store to its next job. This method may
+        be called again, and for a store that was never used.
         """
 
 

@@ -170,10 +170,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything that was written is durable. Raise an error if that is not possible. Default: do nothing.
 
-        If `checkpoint.may_be_partial`, the sink may return a state of the durable writes only. It is stored instead of
-        `checkpoint.state`. For
-        each shard it has the position of this checkpoint, of an earlier one, or one in between, but no position if nothing of the shard has
-        become durable since this process began to read it.
+        If `checkpoint.may_be_partial`, the sink may return a state of the durable writes only. It is stored instead of `checkpoint.state`.
+        For each shard the returned state has the position of this checkpoint, of an earlier one, or one in between, but no position if
+        nothing of the shard has become durable since this process began to read it.
 
         Also called once before the first write, with the state that the job starts from, so that the time that replaced LATEST is stored.
 
@@ -280,8 +279,8 @@ class SinkContext:
       acknowledged. `shard` is the `Shard.key`. `done` is None if the job reads shards.
 
     To add a function of SinkContext: declare it here as a field with the default `_nothing`, and pass it in `build_fetcher` of
-    `fetcher/shard_fetcher.py` (and in `queues/job.py`, if jobs that read a queue have it). If the function changes which shards
-    may emit, `Emitter` passes that to `Alignment.update`.
+    `fetcher/shard_fetcher.py` (and in `queues/job.py`, if jobs that read a queue have it). If the function changes which shards may emit,
+    `Emitter` passes that to `Alignment.update`.
     """
 
     streams: tuple[str, ...] = ()

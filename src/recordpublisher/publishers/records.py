@@ -377,8 +377,8 @@ def to_millis(arrival: float) -> int:
 class RecordColumns(Sequence[UserRecord]):
     """Consecutive records of one shard, as columns.
 
-    It is made from `records`, and then builds each column at its first access; or from the columns, and then builds the records at
-    their first access. A slice has only the columns or records that were built before it was taken.
+    It is made from `records`, and then builds each column at its first access; or from the columns, and then builds the records at their
+    first access. A slice has only the columns or records that were built before it was taken.
     """
 
     records: Sequence[UserRecord]

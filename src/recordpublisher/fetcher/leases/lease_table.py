@@ -106,8 +106,8 @@ class LeaseTable:
         - `taken`: shards that the writer acquires, with the epoch of each.
         - `ended`: shards that ended. Their children are added without an owner (E7).
         - `found`: listed shards that the table does not have.
-        - `expired`: shards past retention. Their children no longer wait for them, and the lease of such a shard is removed if it has
-          ended and no child of it is known.
+        - `expired`: shards past retention. Their children no longer wait for them, and the lease of such a shard is removed if it has ended
+          and no child of it is known.
         - `children`: listed children of ended shards whose end did not name them.
         - `deleted`: shards of deleted streams, whose leases are removed.
         - `drained`: workers that are asked to leave.
@@ -115,8 +115,8 @@ class LeaseTable:
 
         The lease of an ended shard is removed when each of its children has had an owner.
 
-        Raises: ImpossibleStateError if an acquired shard has ended, or if its epoch in `taken` is not above its
-        last one, or is above the new version.
+        Raises: ImpossibleStateError if an acquired shard has ended, or if its epoch in `taken` is not above its last one, or is above the
+        new version.
         """
         version = self.version + 1
         leases = {shard: lease for shard, lease in {**(found or {}), **self.leases}.items() if shard not in deleted}
@@ -248,8 +248,8 @@ class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
     """The lease of one shard, also as it is stored, except that a stored lease has short ids of its children and parents.
 
     To add a field: declare it here with a default and a short stored name, set it where the lease changes (`LeaseTable.with_changes`), and
-    add it to the strategy `tables` in tests/fetcher/leases/test_documents.py. A lease with an owner takes more bytes if the field does
-    not have its default. A write that is repeated may give the field another value than the first attempt.
+    add it to the strategy `tables` in tests/fetcher/leases/test_documents.py. A lease with an owner takes more bytes if the field does not
+    have its default. A write that is repeated may give the field another value than the first attempt.
 
     - `owner`: the worker that holds the lease. None if no worker has held it yet, or if the shard has ended.
     - `epoch`: a number that is higher for each next owner; 0 if no worker has held the lease. It is the version of the table that the owner

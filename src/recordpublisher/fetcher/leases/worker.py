@@ -372,8 +372,8 @@ class Worker:
         """Return whether to wait before the newest lease table is applied, because it lacks shards whose records the sink has not finished.
 
         These are shards of deleted streams, so no later reader can read the records again. This worker waits for at most the duration of a
-        lease, because it does not see the group's watermark while it waits. Then it stores what the sink has finished, because
-        the sink drops the rest with the shards.
+        lease, because it does not see the group's watermark while it waits. Then it stores what the sink has finished, because the sink
+        drops the rest with the shards.
         """
         gone, now = self._gone_shards(), self._clock.monotonic()
         if gone - self._gone:

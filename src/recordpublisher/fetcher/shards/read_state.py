@@ -357,8 +357,8 @@ class ShardQueue:
 def _is_replaced(queued: RecordBatch, batch: RecordBatch) -> bool:
     """Return whether a batch without records replaces the one that was queued before it.
 
-    The continuation of a batch does not show how far the shard was read (F6). So a batch with a continuation does not replace a batch
-    with skipped records, whose position shows that the skipped records need not be read again.
+    The continuation of a batch does not show how far the shard was read (F6). So a batch with a continuation does not replace a batch with
+    skipped records, whose position shows that the skipped records need not be read again.
     """
     position = batch.read_position
     is_kept = bool(queued.skipped) and position is not None and position.continuation

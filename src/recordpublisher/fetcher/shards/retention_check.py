@@ -125,7 +125,7 @@ class RetentionCheck:
         return RetentionGap.LOST
 
     async def _is_retained(self, shard: Shard, seen_ms: int, next_ms: int | None) -> bool:
-        """Return whether every record that arrived at `seen_ms` or later is certainly still retained."""
+        """Return whether every record that arrived at `seen_ms` or later is still retained, as far as the service's last answers show."""
         has_hole = next_ms is not None and next_ms - seen_ms > HOLE_MS
         cache_seconds = STILL_THERE_SECONDS if has_hole else CACHE_SECONDS
         now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(shard.stream, cache_seconds)

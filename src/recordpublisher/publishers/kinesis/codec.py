@@ -158,8 +158,8 @@ class IncrementalReadDecoder:
     def _decode_piece(self, data: memoryview) -> int:
         """Decode the records that are complete in `data`, and return how many bytes were consumed.
 
-        The remaining bytes begin with the comma before the next record. The next call replaces this comma by a bracket, so that
-        it can decode them as a list.
+        The remaining bytes begin with the comma before the next record. The next call replaces this comma by a bracket, so that it can
+        decode them as a list.
         """
         first = 0 if self._prefix else self._records_start(data)
         split = _last_split(data)
