@@ -78,7 +78,7 @@ def _function_of(attribute: Any) -> Any:
 
 
 def _why_not_called(name: str, own: Any, ports: Any) -> str:
-    """Return why a method cannot be called with the arguments of the port's method, or "" if it can."""
+    """Return why a method (`own`) cannot be called with the arguments of the port's method (`ports`), or "" if it can."""
     function, called = _function_of(own), _function_of(ports)
     if not isinstance(function, types.FunctionType) or not isinstance(called, types.FunctionType):
         return ""

@@ -172,7 +172,8 @@ lease table.
 def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
     """Refuse stored positions that belong to a job with another `flink.job.name`.
 
-    If either job has no name, the positions may belong to this job.
+    - `place`: where the positions are stored, for the message.
+    - `stored`, `given`: the names of the job that stored them and of this job. If one is missing, the jobs may be the same.
 
     Raises: StateError if both names are given and differ.
     """

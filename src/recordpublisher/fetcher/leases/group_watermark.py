@@ -52,7 +52,7 @@ def highest_watermark(shards: Iterable[ShardWatermark]) -> int | None:
 
 
 class WorkerWatermark:
-    """Computes the watermark that this worker states for its shards. Keeps the shards that it has recently released.
+    """Computes the watermark that this worker states for its shards. Keeps the shards that the worker has recently released.
 
     Before a worker acquires a shard, it stores the shard's position. From then on it counts the shard, until some time after the lease
     table names another worker, because other workers may still use an older version of the table. So at any time at least one

@@ -275,8 +275,10 @@ class Worker:
     def _has_news(self) -> bool:
         """Return whether to send the next heartbeat at once, because alignment holds back a shard of the group (E8).
 
-        That is so if a shard of this worker is held back and the other workers do not know it yet. It is also so if any shard is held back,
-        and the watermark of this worker has changed since its last heartbeat.
+        There are two cases:
+
+        - A shard of this worker is held back, and the other workers do not know it yet.
+        - Any shard of the group is held back, and the watermark of this worker has changed since its last heartbeat.
         """
         is_held = self._readers.is_held
         if is_held and self._held_until <= self._clock.monotonic():
