@@ -1,6 +1,6 @@
 """Checks at each read whether records between the last read and this one expired unread (`RetentionGaps`, S5).
 
-`ShardObservation` is what one read observed of a shard, in addition to its records.
+`ShardObservation` has everything that one read has observed of a shard, except its records.
 """
 
 from __future__ import annotations
