@@ -1,8 +1,7 @@
 """The port of stores for small named values that are written only if no other process has changed them.
 
-Such a store keeps the positions of jobs, the documents of groups, and for each task of a Spark query the records that it has read
-(its claim).
-`read_document` reads such a value, and refuses one that this library cannot use.
+Such a store keeps the positions of jobs, the documents of groups, and a note of which records each task of a Spark query has read (its
+claim). `read_document` reads such a value, and refuses one that this library cannot use.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A pool of HTTP/1.1 connections for each endpoint (`Http1Pools`); a connection has one request and response at a time.
 
-`http1_response.py` parses the responses. The functions at the end let encrypted connections share a read buffer, and
-limit how much a connection reads ahead.
+`http1_response.py` parses the responses. The functions at the end let encrypted connections share a read buffer, and limit
+how much a connection reads ahead.
 """
 
 from __future__ import annotations
