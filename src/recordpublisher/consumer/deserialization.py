@@ -297,8 +297,8 @@ def deserializer_of(given: Any, setting: str = "deserializer") -> Deserializer:
 def json_field_decoder(setting: str, name: str, kind: Any, *default: Any) -> Callable[[bytes], Any]:
     """Return a decoder that reads one top-level field of a JSON object into the attribute `value` of its result.
 
-    If the field is missing, `value` is `default`. The decoder raises one of the errors in `UNDECODABLE` if `default` is not given, or if
-    the payload is not valid.
+    `name` and `kind` are the name of the field and the type of its value. If the field is missing, `value` is `default`. The decoder raises
+    one of the errors in `UNDECODABLE` if `default` is not given, or if the payload is not valid.
 
     Raises: ConfigurationError that names `setting`, if the field's name contains characters that JSON must escape.
     """

@@ -49,7 +49,7 @@ class RunEndCut:
         self.first_past: str | None = None
 
     def before_end(self, batch: RecordBatch) -> RecordBatch:
-        """Return the records of the next batch that are before the end. After that, return no records."""
+        """Return the records of the next batch that are before the end. When the end was reached, return no records."""
         if self._end is None:
             return batch
         if self.first_past is not None:

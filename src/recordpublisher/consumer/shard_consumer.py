@@ -448,8 +448,8 @@ class PoisonPolicy:
     def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
         """Decorate a batch. Leave out each record that cannot be decorated.
 
-        Raises: DeserializationError if a record cannot be decorated and the policy is FAIL, or if there was no memory for it, or
-        a service was away.
+        Raises: DeserializationError if a record cannot be decorated and the policy is FAIL, or if there was not enough memory, or a service
+        did not answer.
         """
         try:
             return decorate(batch)

@@ -130,7 +130,8 @@ class SnapshotCheckpointer(Checkpointer):
 
         If the store is unavailable, log a warning: the next checkpoint stores a newer snapshot.
 
-        Raises: StoreUnavailableError if no checkpoint could be stored for `flink.job.max.outage`, or if there are no periodic checkpoints.
+        Raises: StoreUnavailableError if no checkpoint could be stored for `flink.job.max.outage`, or at once if checkpoints are taken on
+        request only, so that none would try again.
         """
         settings = self._job.settings
         try:

@@ -1,7 +1,7 @@
 """The port of stores for small named values that are written only if no other process has changed them.
 
-Such a store keeps the positions of jobs, the documents of groups, and the claims of Spark tasks (what each of them has read).
-`read_document` reads such a value, and refuses one that this library cannot use.
+Such a store keeps the positions of jobs, the documents of groups, and a note of which records each task of a Spark query has read (its
+claim). `read_document` reads such a value, and refuses one that this library cannot use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ S = TypeVar("S", bound="ConditionalStore | None")
 
 
 class ConditionalStore(AsyncPort, ABC):
-    """Stores the values of one location by name. Many processes may use a location at once; each object belongs to one event loop.
+    """Stores the values of one location by name. Many processes may use a location at once. Each store object belongs to one event loop.
 
     A registered store is built as `Store(uri, key, properties)`, where `key` is the property or option that contains the URI.
 
@@ -95,8 +95,8 @@ class ConditionalStore(AsyncPort, ABC):
     async def close(self) -> None:
         """Release the store's connections and threads.
 
-        The next call of another method must open them again, because a program may give the closed store to its next job. A store that
-        is closed already, or that was never used, may be closed too.
+        The next call of another method must open them again, because a program may give the closed store to its next job. This method may
+        be called again, and for a store that was never used.
         """
 
 
@@ -184,7 +184,10 @@ def _check_value(name: str, found: Any) -> None:
 
 
 def check_place(store: S) -> S:
-    """Check that a store has a `place`, and return the store. None is returned as it is. Raises: PluginError if `place` is missing."""
+    """Return a store, or None, after a check that the store has the attribute `place`, its location without a password.
+
+    Raises: PluginError if `place` is missing, or is not a text.
+    """
     if store is not None and not isinstance(getattr(store, "place", None), str):
         raise PluginError(
             f"`{type(store).__name__}.__init__` has set no `self.place`: set it to the location without a password, as a str"
@@ -326,7 +329,7 @@ def document_as(content: Any, kind: type[T], place: str) -> T:
 
 
 def unreadable_error(place: str, error: object) -> StateError:
-    """Return the error for a stored document that this library cannot read. `error`: why it cannot."""
+    """Return the error for a stored document that this library cannot read. `error`: the reason."""
     return StateError(f"{place} cannot be read: {error}; {REMEDY}")
 
 

@@ -25,7 +25,7 @@ from .watermarks import WatermarkTracker
 class FetcherDependencies:
     """Everything that a fetcher needs. plugins/runtime/data_fetcher.py builds it from properties, and tests build it from fakes.
 
-    - `starts`: where shards without a stored position begin. A group uses only the default.
+    - `starts`: where shards without a stored position begin. A group uses only `starts.default`.
     - `pin_latest`: returns the service's time (epoch ms), which replaces LATEST (P3).
     - `use_continuations`: whether publishers resume by ContinuationSequenceNumber (F6).
     - `retention`: finds records that expired unread (S5). None if the source does not report which records it still has.

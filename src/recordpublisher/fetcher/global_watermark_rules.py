@@ -42,9 +42,9 @@ def inherited_watermark(parents: Iterable[int | None]) -> int | None:
 
 
 def raised_watermark(current: int | None, candidate: int | None) -> int | None:
-    """Return the global watermark after its `candidate`, the lowest watermark of all shards, was computed again (W6).
+    """Return the next value of the global watermark: the higher one of `current` and `candidate` (W6).
 
-    It is the higher one of `current` and `candidate`, or `current` if the candidate is unknown (None).
+    `candidate`: the lowest watermark of the shards that count, or None if it is unknown. Then the result is `current`.
     """
     if candidate is None:
         return current

@@ -78,7 +78,7 @@ class Metric(Generic[V]):
 
 
 def camel_case(attribute: str) -> str:
-    """Return the metric's name in camelCase for an attribute in snake_case."""
+    """Return the name of a metric in camelCase, from the name of its attribute in snake_case."""
     first, *words = attribute.split("_")
     return first + "".join(word.capitalize() for word in words)
 

@@ -94,7 +94,7 @@ class AlignmentTimes:
 
 
 class IdleIntervals(msgspec.Struct, frozen=True):
-    """How long a shard must have no records to be idle (ms). The `lag` command and the Spark source use these intervals, too.
+    """How long a shard must have no records to be idle (ms), in the fetcher, the `lag` command and the Spark source.
 
     - `watermarks_ms`: the interval for watermarks, which do not wait for an idle shard (W3). With -1 they wait for every shard (W2).
     - `shown_ms`: the interval for output to people. It equals `watermarks_ms`, but if that is -1, it is the alarm interval, or the default
@@ -125,7 +125,7 @@ FILES_INTERVAL_MS = 60_000
 
 
 def checkpoint_interval_ms(properties: Properties) -> int:
-    """Return `flink.state.checkpoint.interval` (ms), or the default of the job's sink, or else the default of the property."""
+    """Return `flink.state.checkpoint.interval` (ms) if it is set, else the default of the job's sink, else the default of the property."""
     of_sink = None if properties.is_set(CHECKPOINT_INTERVAL) else sink_interval_ms(properties)
     return properties.value(CHECKPOINT_INTERVAL) if of_sink is None else of_sink
 

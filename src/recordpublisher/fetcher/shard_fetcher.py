@@ -204,7 +204,7 @@ class ShardFetcher:
 
     @property
     def error(self) -> BaseException | None:
-        """The error that ended the last run, or ends it now."""
+        """The error that ended the last run, or that is ending the current one."""
         return self._completion.error
 
     def hung_publishers(self) -> list[str]:
@@ -358,7 +358,7 @@ class ShardFetcher:
             self._view.intake.retry_pending_reads()
 
     async def _check_owner(self) -> None:
-        """End the run soon after another start has acquired the positions, so that the two do not throttle each other's reads."""
+        """End the run soon after another start has acquired the positions, so that the two processes do not throttle each other's reads."""
         while (check_owner := self._dependencies.check_owner) is not None:
             await asyncio.sleep(OWNER_SECONDS)
             # These errors are ignored here, because checkpoints decide how long an outage may last.
@@ -403,8 +403,8 @@ class ShardFetcher:
 def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> ShardFetcher:
     """Build the fetcher of a process that reads every shard (ALONE), or that shares its shards with a group (GROUP).
 
-    The three functions below let a part call another part that is built later. Modules for groups are imported only if there is a group,
-    because most jobs run alone.
+    The inner functions (`on_resume` and two others) let a part call another part that is built later. Modules for groups are imported only
+    if there is a group, because most jobs run alone.
     """
 
     def on_resume(gap_seconds: float) -> None:

@@ -139,7 +139,7 @@ class ShardLifecycle(ShardListener):
         self.start_readers()
 
     async def stop_shards(self, keys: Iterable[str]) -> None:
-        """Stop reading these shards, drop the records of them that were read and not emitted, and wait until no write of them is in
+        """Stop reading these shards, drop their records that were read and not emitted, and wait until no write of their records is in
         progress.
 
         A write that still waits for its turn does not begin.
@@ -178,7 +178,7 @@ class ShardLifecycle(ShardListener):
         self._emitter.on_added(entry)
 
     def on_changed(self, entry: ShardEntry) -> None:
-        """Notify the emitter that a shard's queue, stage or idleness changed, or whether watermarks wait for it.
+        """Notify the emitter that a shard's queue, stage or idleness changed, or that watermarks begin or cease to wait for it.
 
         Stop the shard's reader if the run needs no more of its records.
         """
@@ -237,7 +237,7 @@ class ShardLifecycle(ShardListener):
         self.complete_without_streams()
 
     def complete_without_streams(self) -> None:
-        """Complete the run, with a warning, if every stream was deleted (S8) and what was read of them is written.
+        """Complete the run, with a warning, if every stream was deleted (S8) and the records that were read from them are written.
 
         No later start can read these records again.
         """
@@ -251,7 +251,7 @@ class ShardLifecycle(ShardListener):
             self._completion.complete(EndReason.STREAMS_DELETED)
 
     def _end_deleted(self, stream: str) -> None:
-        """Read no more of a deleted stream. Its shards leave the table when what was read of them is written."""
+        """Read no more of a deleted stream. Its shards leave the table when their records that were read are written."""
         for each in [each for each in self._table if each.shard.stream == stream]:
             self._readers.finish(each)
             if not each.has_unwritten_records and not each.has_ended:

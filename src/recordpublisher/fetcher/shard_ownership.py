@@ -1,4 +1,4 @@
-"""The port that decides which shards a fetcher reads: a fixed part of all shards, or those whose leases its process holds.
+"""The port that decides which shards a fetcher reads: every shard of the job, or the shards whose leases its process holds.
 
 `FixedOwnership` owns the shards of a process that reads every shard (ALONE).
 """
@@ -62,14 +62,14 @@ class ShardOwnership(ABC):
         """Called when the last read of a shard named its children, which are then known without a listing (S3)."""
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why nothing is written although shards are read, as sentences for people."""
+        """Return why nothing is read or written, as sentences for people; an empty list if the process is ready."""
         return []
 
     async def before_stop(self) -> None:  # noqa: B027 - optional on purpose
         """Called when the run was stopped, while records are still read and written."""
 
     async def after_run(self, *, is_cut_off: bool) -> None:  # noqa: B027 - optional on purpose
-        """Called when the run is over, perhaps twice. `is_cut_off`: whether an error, the drain timeout or a cancellation has ended
+        """Called when the run is over, and perhaps once more. `is_cut_off`: whether an error, the drain timeout or a cancellation has ended
         it.
         """
 
@@ -127,7 +127,7 @@ class FixedOwnership(ShardOwnership):
         self._shards.complete_without_streams()
 
     def add_children(self, children: Iterable[Shard]) -> None:
-        """Add those child shards that this process reads."""
+        """Add the child shards that this process reads."""
         self._owned.add_new(children)
 
     async def on_streams_read(self) -> None:

@@ -44,8 +44,8 @@ class Sink(AsyncPort, ABC, Generic[V]):
 
     A registered sink is built as `Sink(properties)`.
 
-    To add a method of Sink: declare it here with a default that changes nothing, call it in `fetcher/` within `naming_sink` (also in
-    `queues/job.py`, if a queue has it too), and let `testing/sink_contract.py` call it in the order in which a job does.
+    To add a method of Sink: declare it here with a default that changes nothing, call it in `fetcher/` within `naming_sink` (and in
+    `queues/job.py`, if jobs that read a queue call it), and let `testing/sink_contract.py` call it in the order in which a job does.
     """
 
     traces_writes: ClassVar[bool] = True
@@ -115,7 +115,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def write(self, batch: RecordBatch[V]) -> None:
         """Write a batch. When this returns, the batch counts as emitted and the position moves past it.
 
-        An error ends the job, whatever its class: call a service that may be away through `SinkContext.retry`.
+        An error ends the job, whatever its class: call a service that may be unavailable through `SinkContext.retry`.
 
         A record that is written again has the same `stream`, `shard_id`, `sequence_number` and `sub_sequence_number`; one from a queue may
         have another `shard_id`.
@@ -153,7 +153,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
-        """Called when the job has read up to `position` and has nothing to write, because it can use no record. Default: do nothing."""
+        """Called when the job has read up to `position` and found no record that it can use, so nothing is written. Default: do nothing."""
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
         """Called when the last record of a shard was written. The next checkpoint contains the end of the shard. Default: do nothing."""
@@ -170,9 +170,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything that was written is durable. Raise an error if that is not possible. Default: do nothing.
 
-        With `may_be_partial` the sink may return a state that covers only durable writes, to be stored instead of `checkpoint.state`. For
-        each shard it has the position of this checkpoint, of an earlier one, or one in between, but no position if nothing of the shard has
-        become durable since this process began to read it.
+        If `checkpoint.may_be_partial`, the sink may return a state of the durable writes only. It is stored instead of `checkpoint.state`.
+        For each shard the returned state has the position of this checkpoint, of an earlier one, or one in between, but no position if
+        nothing of the shard has become durable since this process began to read it.
 
         Also called once before the first write, with the state that the job starts from, so that the time that replaced LATEST is stored.
 
@@ -240,7 +240,7 @@ def always_may_write() -> bool:
 
 
 def never() -> bool:
-    """Return False."""
+    """Return False, the answer of a job that is not stopping and has not lost a shard."""
     return False
 
 
@@ -276,11 +276,11 @@ class SinkContext:
       call.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
     - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, which is then
-      acknowledged. `shard` is the `Shard.key`. It is None if the job reads shards.
+      acknowledged. `shard` is the `Shard.key`. `done` is None if the job reads shards.
 
     To add a function of SinkContext: declare it here as a field with the default `_nothing`, and pass it in `build_fetcher` of
-    `fetcher/shard_fetcher.py` (also in `queues/job.py`, if a queue has it too). If it changes which shards may emit, `Emitter`
-    passes that to `Alignment.update`.
+    `fetcher/shard_fetcher.py` (and in `queues/job.py`, if jobs that read a queue have it). If the function changes which shards may emit,
+    `Emitter` passes that to `Alignment.update`.
     """
 
     streams: tuple[str, ...] = ()
@@ -436,7 +436,7 @@ class CommittingSink(Sink[V]):
     - *Commit*: write an *entry*, the stored document with the positions of one worker, which also names the staged items. The write is
       conditional, so a process that was replaced can no longer commit. A commit without an answer is repeated unchanged until its outcome
       is known.
-    - *Publish*: make the rows of committed items visible, and those of items that `flush` has staged without a commit.
+    - *Publish*: make the rows of committed items visible, and the rows that `flush` has staged without a commit.
 
     A *life* is one run of a worker: one start of a job that runs alone, or one worker of a group. Its name has at most 200 letters, digits
     and `_.-`, and is never used again. `open` begins a life with a random name, which `flush` uses.

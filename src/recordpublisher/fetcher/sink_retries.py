@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PERMISSION_SECONDS = 0.1
-"""Pause between two questions whether the process may write (E4)."""
+"""Seconds between two checks whether the process may write (E4)."""
 STOP_SECONDS = 1.0
-"""Pause between two questions whether the job is about to end."""
+"""Seconds between two checks whether the job has begun to end."""
 
 
 class RetriedCall(Generic[T]):

@@ -128,6 +128,7 @@ def where_it_begins(
     """Return where the job begins, as a clause for the log.
 
     - `count`: number of the job's shards that have a stored position.
+    - `taken_ms`: when these positions were stored (epoch ms), or None if that is not known.
     - `is_latest`: whether the job begins at LATEST, for which `start` has a time.
     """
     at = "" if start.timestamp_ms is None else f" {iso_time(start.timestamp_ms)}"

@@ -46,7 +46,7 @@ class WatermarkTracker(ABC):
 
     @property
     def has_others(self) -> bool:
-        """Whether shards of other processes count too."""
+        """Whether the global watermark depends on shards of other processes as well."""
         return False
 
     @property
@@ -192,7 +192,7 @@ class Alignment:
         self._stragglers.set(entry.key, None)
 
     def entries(self) -> list[ShardEntry]:
-        """Return the shards that were added and not removed, with those that watermarks do not wait for now."""
+        """Return the shards that were added and not removed, including those that watermarks do not wait for now."""
         return list(self._entries.values())
 
     def report(self) -> int | None:
@@ -205,7 +205,7 @@ class Alignment:
     def report_end(self) -> int | None:
         """Report that no shard has further records, and return the global watermark: the highest one of the shards, even removed ones.
 
-        Nothing changes while watermarks still wait for a shard, because children of it may follow.
+        Nothing changes while watermarks still wait for a shard, because children of that shard may follow.
         """
         if self._active.status()[0] is ShardsStatus.IDLE:
             highest = self._removed
@@ -253,7 +253,7 @@ class Alignment:
 
     @property
     def has_limit(self) -> bool:
-        """Whether records above a time are held back: with a lookahead, or in a run until an event time."""
+        """Whether records above some time are held back, by a lookahead or because the run ends at an event time."""
         return self._lookahead is not None or self._until_event_time is not None
 
     def _order(self, entry: ShardEntry, watermark: int | None) -> float:
@@ -310,7 +310,7 @@ class _EndedShard(msgspec.Struct):
     listings: int = 0
 
     def count_listing(self, *, is_last: bool) -> None:
-        """Count a complete listing that shows no child. `is_last`: whether no later listing can show one either."""
+        """Count a complete listing that shows no child. `is_last`: whether this listing proves that there is none."""
         self.listings += MAX_LISTINGS_WITHOUT_CHILDREN if is_last else 1
 
 
@@ -502,7 +502,10 @@ class StragglerDetector:
 
 
 def is_straggler(watermark: int | None, highest: int | None, max_lag_ms: int) -> bool:
-    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12); False if one is unknown."""
+    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12).
+
+    The result is False if either watermark is unknown.
+    """
     return highest is not None and watermark is not None and highest - watermark > max_lag_ms
 
 
@@ -564,7 +567,7 @@ class IndexedMinHeap(Generic[K]):
 
 
 class ShardsStatus(Enum):
-    """How the shards of a process, or a worker, count in the global minimum."""
+    """Whether the shards of a process, or a worker, count in the global minimum."""
 
     ACTIVE = "they count with the lowest watermark; without one the global watermark cannot rise"
     IDLE = "none of them counts"

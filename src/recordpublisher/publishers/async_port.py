@@ -14,13 +14,13 @@ from .user_code import is_coroutine_function
 class AsyncPort:
     """Base class of a port. It refuses a subclass whose methods or attributes could not be used as those of the port.
 
-    Without this check, a mistake shows late or never. If the port has `async def write`, a plain `def write` would fail at its first call,
-    with a message about None. If the port has `def has_room`, an `async def has_room` would never run, because its coroutine counts as
-    true.
+    Without this check, a mistake would be noticed late or never. If the port has `async def write`, a plain `def write` would fail at its
+    first call, with a message about None. If the port has `def has_room`, an `async def has_room` would never run, because its coroutine
+    counts as true.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Check the methods and attributes of a subclass. Raises: TypeError if one cannot take the place of the port's."""
+        """Check the methods and attributes of a subclass. Raises: TypeError if one cannot be used as that of the port."""
         super().__init_subclass__(**options)
         for name, own in vars(cls).items():
             replaced = [(base, vars(base)[name]) for base in cls.__mro__[1:] if name in vars(base)]
@@ -78,7 +78,7 @@ def _function_of(attribute: Any) -> Any:
 
 
 def _why_not_called(name: str, own: Any, ports: Any) -> str:
-    """Return why a method cannot be called with the arguments of the port's method, or "" if it can."""
+    """Return why a method (`own`) cannot be called with the arguments of the port's method (`ports`), or "" if it can."""
     function, called = _function_of(own), _function_of(ports)
     if not isinstance(function, types.FunctionType) or not isinstance(called, types.FunctionType):
         return ""

@@ -155,9 +155,9 @@ class RecordSource(AsyncPort, ABC):
     def prepare(self, streams: Sequence[str]) -> None:
         """Receive the names of the job's streams, and prepare to read them.
 
-        Called once when the job is constructed, before the other methods and outside any event loop. With EAGER, consumers are registered
-        here. Some commands, and the tasks of Spark, read without a job and do not call it. Then `create` and `discover` must make what they
-        need.
+        Called once when the job is constructed, before the other methods and outside any event loop. With the registration EAGER, enhanced
+        fan-out registers its consumers here. Some commands, and the tasks of Spark, read without a job and do not call this method. Then
+        `create` and `discover` must make what they need.
         """
 
     async def close(self) -> None:

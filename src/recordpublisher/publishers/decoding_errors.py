@@ -1,6 +1,6 @@
 """UNDECODABLE, the errors that can be raised when bytes from outside are decoded.
 
-It is not in `errors.py`, which needs no package outside Python: the demo uses it before anything is installed.
+It is not in `errors.py`, because the demo imports that module before any package is installed.
 """
 
 import msgspec

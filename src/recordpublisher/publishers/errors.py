@@ -16,9 +16,9 @@ RecordPublisherError
 ├── OutageError                   a service was unavailable for longer than the job waits (Spark: `maxOutage`)
 ├── DeserializationError          a record cannot be turned into a value (S7)
 ├── StateError                    a snapshot cannot be read or restored
-│   ├── StoreUnavailableError     the store of state or claims cannot be reached now; a retry may help
+│   ├── StoreUnavailableError     a store of positions cannot be reached now; a retry may help
 │   └── DataLossError             the position is past retention: records are gone (S5)
-├── FencedError                   a newer generation owns the state; this one must stop (S6)
+├── FencedError                   a newer generation owns the state; this process must stop (S6)
 ├── SinkError                     a sink refused or lost a write
 └── ImpossibleStateError          a broken invariant: always raised (F11)
 """
@@ -66,7 +66,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
     Attributes:
     - `key`: the name of the property, option or argument.
-    - `value`: the value that was given. None if none was given or if it is not shown; secrets are never carried.
+    - `value`: the value that was given. None if none was given, or if it must not be shown. A secret is never kept.
     - `valid`: the values that would be valid. Empty if the key itself is not accepted.
     - `reason`: why the value is wrong.
     - `statement`: what is wrong with the key if another setting decides that, such as "cannot be combined with '--watch'"; else empty.
@@ -107,7 +107,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
     def needs(cls, key: str, needed: str, *, value: object = None, reason: str = "") -> Self:
         """Return the error for a key that is only valid together with something else: `option '--shard' needs exactly one stream`.
 
-        - `needed`: what has to be given too, as a noun phrase.
+        - `needed`: what the key needs, as a noun phrase.
         - `value`: the value of `key`, if another value would not need it.
         - `reason`: why it is needed.
         """
@@ -134,7 +134,7 @@ def _without_secrets(value: object) -> object:
 
 
 class PluginError(RecordPublisherError):
-    """A plugin failed to load, does not do what its port says, or claims the name of another plugin."""
+    """A plugin failed to load, breaks the contract of its port, or claims the name of another plugin."""
 
 
 class Remedy(Enum):

@@ -83,7 +83,7 @@ class KinesisQueue(QueueSource):
         self._arn: str | None = None
         self._finding = asyncio.Lock()
         self._metrics = ShardMetrics()
-        """The metrics of the last receiver. Retries of other calls are counted in them too."""
+        """The metrics of the last receiver. They also count the retries of calls that do not receive."""
         # A queue has no shards, so sub-records of any hash key are kept. The job counts the records, so these metrics are not reported.
         self._deaggregator = Deaggregator(Shard("queue", "queue", hash_range=HashRange()), ShardMetrics())
 
@@ -173,7 +173,7 @@ class KinesisQueue(QueueSource):
             return self._arn
 
     async def endpoint_url(self) -> str | None:
-        """Return the endpoint that is set, or None, because without it each queue has a host of its own."""
+        """Return the endpoint that is set. Without one return None, because each queue then has a host of its own."""
         return endpoint_of(self._properties)
 
     def checks(self, stream: str) -> Checks:
@@ -226,7 +226,10 @@ class KinesisQueue(QueueSource):
         return [record async for part in parts for record in part.records]
 
     async def _acknowledge_empty(self, handles: Mapping[str, str], passed_on: set[str]) -> None:
-        """Acknowledge aggregates of which no record was passed on, because no caller can acknowledge them."""
+        """Acknowledge aggregates of which no record was passed on, because no caller can acknowledge them.
+
+        `handles`: the handle of each received record, by its number. `passed_on`: the numbers of records that were passed on.
+        """
         if empty := [handle for number, handle in handles.items() if number not in passed_on]:
             with suppress(TransientError):  # If this fails, they are delivered again, and acknowledged then.
                 await self.client().settle("AcknowledgeQueueRecords", await self.queue_arn(), empty)
@@ -262,7 +265,9 @@ class KinesisQueue(QueueSource):
         return {numbers[handle] for part in failed for handle in part}
 
     async def _settle_ten(self, api: str, left: list[str], visibility: int | None) -> set[str]:
-        """Make one call for at most ten receipts, and return the receipts that failed.
+        """Make a call of `api` for at most ten receipts (`left`), and return the receipts that failed.
+
+        The call is repeated for receipts whose error may be temporary.
 
         Raises: RetriesExhaustedError or KinesisError if the call itself fails.
         """
@@ -429,7 +434,7 @@ class QueueClient(KinesisClient):
         """Make calls of `api` for records: acknowledge them, or change their visibility. Return the error code of each handle that
         failed.
 
-        Each call has ten records; the calls run at the same time.
+        Each call has at most ten records. The calls run at the same time.
 
         Raises: KinesisError if a call fails.
         """

@@ -1,4 +1,4 @@
-"""The fields of log lines: those of a task, of a stream or shard, and of a trace."""
+"""The fields of log lines: fields of the task that logs, of a stream or shard, and of a trace."""
 
 import logging
 import sys

@@ -90,8 +90,8 @@ class StartingPosition:
 
     @classmethod
     def after(cls, position: SequenceNumber) -> StartingPosition:
-        """Return the start after `position`: AFTER its sequence number, or AT it with the sub-records to skip, if it is inside an
-        aggregate.
+        """Return the start after `position`: AFTER_SEQUENCE_NUMBER, or, if the position is inside an aggregate, AT_SEQUENCE_NUMBER with the
+        sub-records to skip.
         """
         if position.is_inside_aggregate:
             return cls(PositionType.AT_SEQUENCE_NUMBER, position.sequence, skip_through=position)

@@ -253,7 +253,7 @@ class RecordBatch(Generic[V_co]):
 
 
 def _placed_in(left_out: Sequence[P], start: int, stop: int) -> tuple[P, ...]:
-    """Return the entries of `left_out` that belong to a slice. Entries after the batch's last record belong to its last slice."""
+    """Return the poisoned or skipped records that belong to a slice. Those after the batch's last record belong to its last slice."""
     return tuple(
         msgspec.structs.replace(each, index=each.index - start) for each in left_out if start <= each.index < stop
     )
@@ -377,8 +377,8 @@ def to_millis(arrival: float) -> int:
 class RecordColumns(Sequence[UserRecord]):
     """Consecutive records of one shard, as columns.
 
-    It is made from `records`, and then builds each column at its first access; or from the columns, and then builds the records at
-    their first access. A slice has what had been built when it was taken.
+    It is made from `records`, and then builds each column at its first access; or from the columns, and then builds the records at their
+    first access. A slice has only the columns or records that were built before it was taken.
     """
 
     records: Sequence[UserRecord]

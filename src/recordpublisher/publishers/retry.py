@@ -23,8 +23,7 @@ T = TypeVar("T")
 
 CREATION_PAUSE_SECONDS = 2.0
 CREATION_TRIES = 150
-"""The most attempts of a call while its stream is being created: five minutes of them. The service takes seconds to minutes (CreateStream).
-"""
+"""The most attempts of a call while its stream is being created; they take about five minutes. A creation takes seconds to minutes."""
 FEW_RETRIES = 3
 """How often a call is retried for an error that is probably caused by a mistyped name, and not by an outage."""
 MAX_RISING_TRIES = 100
@@ -254,7 +253,7 @@ def suspended_seconds(late: float) -> float:
 UNLOGGED_SECONDS = 2.0
 """A call that fails for a shorter time than this (seconds) is not logged, because it was only throttled or has lost a connection."""
 LOG_INTERVAL_SECONDS = 60.0
-"""Seconds between two lines about an outage. They are fewer if the caller waits only for a short time."""
+"""Seconds between two lines about an outage. The time is shorter if the caller waits only for a short time."""
 DAY_SECONDS = 86_400.0
 """If a call is retried for longer than this, as in a task of Spark, the log does not say for how long (seconds)."""
 

@@ -141,7 +141,7 @@ def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
 
 
 def is_ancestor(old: Shard, young: Shard) -> bool:
-    """Return whether `old` accepted some of the hash keys of `young` before. False for shard ids that are not of Kinesis."""
+    """Return whether `old` is older than `young` and has accepted some of its hash keys. False for shard ids that are not of Kinesis."""
     # Kinesis numbers the shards of a stream in the order of creation, and at any time one shard accepts each hash key. The ids are matched
     # last: an archive may have thousands of old shards, each compared with every shard that is read.
     ours, theirs = old.hash_range, young.hash_range

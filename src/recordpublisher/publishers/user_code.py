@@ -642,8 +642,8 @@ def _is_closed(error: BaseException) -> bool:
 
 @contextmanager
 def logging_if_blocked(what: Callable[[], str]) -> Iterator[None]:
-    """Log the line at which the `with` block is, if it has not ended after `SLOW_SECONDS`. It imports or calls code before an event loop
-    runs.
+    """Log the line at which the `with` block is, if it has not ended after `SLOW_SECONDS`. The block imports or calls user code before an
+    event loop runs.
 
     `what`: returns the name of the code, as the beginning of the sentence.
     """

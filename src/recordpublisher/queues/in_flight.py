@@ -179,7 +179,7 @@ class InFlight:
         return all(delivery is not None and now < delivery.visible_at for delivery in found)
 
     def oldest_arrivals(self) -> dict[int, float]:
-        """Return when the oldest open record of each receiver arrived (epoch seconds), by the `id` of the receiver's metrics."""
+        """Return when the oldest open record of each receiver arrived (epoch seconds). The key is the `id()` of the receiver's metrics."""
         oldest: dict[int, float] = {}
         for each in self._open.values():
             key = id(each.metrics)
@@ -273,7 +273,7 @@ class InFlight:
                     delivery.visible_at = max(delivery.visible_at, now + self._visibility)
 
     async def _call(self, name: str, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Make the call `name` of the source (acknowledge, prolong or release) for these records. Return those for which it succeeded.
+        """Make the call `name` of the source (acknowledge, prolong or release) for these records. Return those that succeeded.
 
         The others are counted as failed. Raises: a RecordPublisherError that is not one of `TOLERATED_ERRORS`.
         """

@@ -228,12 +228,12 @@ class QueueJob:
 
     @property
     def ending(self) -> asyncio.Event:
-        """Set when a run begins to end, until the next run starts."""
+        """An event that is set when a run begins to end, and cleared when the next run starts."""
         return self._completion.ending
 
     @property
     def error(self) -> BaseException | None:
-        """The error that ended the last run, or ends it now."""
+        """The error that ended the last run, or that is ending the current one."""
         return self._completion.error
 
     def hung_publishers(self) -> list[str]:
@@ -410,7 +410,7 @@ class QueueSettings:
 
 
 class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts from which a queue job is built. `FetcherDependencies` describes those that a fetcher has too."""
+    """The parts from which a queue job is built. `FetcherDependencies` describes the parts that a fetcher has as well."""
 
     source: QueueSource
     stream: str

@@ -27,7 +27,7 @@ from .receivers import Receiver, Receivers
 
 
 class QueueMetrics(msgspec.Struct, frozen=True):
-    """Computes the metrics, the progress and the readiness of a queue job from these parts of the job."""
+    """Computes the metrics, the progress and the readiness of a queue job from the parts of the job that are its fields."""
 
     receivers: Receivers
     in_flight: InFlight

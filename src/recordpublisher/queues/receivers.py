@@ -381,4 +381,4 @@ class Receiver(msgspec.Struct, eq=False):
     waits_since: float | None = None
     """Since when `queued` has been waiting or being written (monotonic seconds)."""
     taken: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
-    """Set when `queued` was written."""
+    """An event that is set when `queued` was written."""

@@ -115,7 +115,7 @@ class CheckpointAge:
     def running_ms(self) -> int:
         """Time since the checkpoint in progress began (ms), or 0 if none is in progress.
 
-        After failed checkpoints, the time counts from the first failed one.
+        If the last checkpoints have failed, the time counts from the beginning of the first of them.
         """
         return self._since(self._started) or 0
 

@@ -20,8 +20,8 @@ T = TypeVar("T")
 class CommittingCalls:
     """Calls the methods that `CommittingSink` adds to `Sink`. They have the same names here, and `CommittingSink` describes them.
 
-    A result of a wrong type, or a call that the sink has not awaited, ends the job before it stores a position for these rows. These calls
-    are made once in each checkpoint, so the checks cost nothing for a record. A *life* is one run of a worker.
+    The result of each call is checked. If it has a wrong type, or is a coroutine that the sink has not awaited, the job ends before it
+    stores positions of rows that the sink may have lost. A *life* is one run of a worker.
 
     Each method raises the errors of the sink's method, with a note that names it. It raises PluginError if the sink's method returns a
     wrong type, has not awaited a call, or raises an exception that would end the task without a message.
@@ -84,7 +84,7 @@ class CommittingCalls:
         return await self._call_for_items("unpublished", Staged, staged)
 
     async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Undo commits that are not published. Return the items that are not published."""
+        """Undo the commits of items that are not published. Return these items."""
         return await self._call_for_items("take_back", Staged, staged)
 
     async def writers(self) -> Sequence[str]:
@@ -96,7 +96,7 @@ class CommittingCalls:
         await self._call_for_nothing("discard", has_ended, kept)
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Delete what the destination remembers of ended lives. Return whether nothing is left to delete."""
+        """Delete what the destination remembers of each life for which `is_forgotten` is true. Return whether nothing is left."""
         found: bool = await self._call("forget_ended_lives", is_forgotten)
         self._check("forget_ended_lives", found, isinstance(found, bool), "True or False")
         return found
@@ -149,7 +149,10 @@ class CommittingCalls:
 
 
 def _not_json(value: Any, place: str = "content") -> str:
-    """Describe the first part of a value that JSON would change or refuse. Return an empty text if there is no such part."""
+    """Describe the first part of a value that JSON would change or refuse. Return an empty text if there is no such part.
+
+    `place`: the words for the value in the description.
+    """
     if isinstance(value, Mapping):
         for key, each in value.items():
             if not isinstance(key, str):

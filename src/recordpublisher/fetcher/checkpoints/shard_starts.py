@@ -103,7 +103,8 @@ async def list_restored(
 
     Without that shard, its records would be reported as lost, or a later listing would show it as a new shard.
 
-    `missing`: finds out for each shard that the listing lacks whether it is past retention.
+    - `missing`: finds out for each shard that the listing lacks whether it is past retention.
+    - `is_ours`: returns whether this process reads a shard. The listing may lack parents of other shards.
     """
     for _ in range(MAX_LISTINGS):
         listed = await list_all()
@@ -168,7 +169,8 @@ def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, st
 def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[str, ShardState]:
     """Return the state of known shards that the listing lacks, because a later listing may show them.
 
-    A restored shard keeps its restored state. An ancestor of one counts as ended, because a child is read only after its parents.
+    A restored shard keeps its restored state. An ancestor of a restored shard counts as ended, because a child is read only after its
+    parents.
     """
     shards = {shard.key: shard for shard in listed}
     finished = ShardState(StartingPosition.trim_horizon(), ended=True)
@@ -327,6 +329,8 @@ def states_by_shard(option: str, given: str, streams: Sequence[str]) -> dict[str
 def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -> dict[str, Any]:
     """Parse `given`, a JSON object that has a position for each shard id: the start or the end of a read. Return its entries.
 
+    `option` and `valid`: the name of the option and its valid values, for errors.
+
     Raises: ConfigurationError if the text is not a JSON object with entries, or if there are several streams.
     """
     try:
@@ -344,6 +348,8 @@ def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -
 def position_of(option: str, entry: object, valid: str, *words: str) -> str:
     """Check the position that is given for one shard (the start or the end of a read), and return it in upper case.
 
+    `option` and `valid`: the name of the option and its valid values, for errors.
+
     Raises: ConfigurationError if it is neither a sequence number nor one of `words`.
     """
     text = entry.upper() if isinstance(entry, str) else ""
@@ -360,7 +366,7 @@ def _check_stream(option: str, metadata: object, stream: str) -> None:
 
 
 def _state_of(option: str, entry: object) -> ShardState:
-    """Return the state in which one shard starts.
+    """Return the state in which one shard starts. Errors name `option`.
 
     `entry`: TRIM_HORIZON, LATEST, a sequence number, or an object that another connector has stored.
     """
@@ -403,7 +409,7 @@ def _stored_state(option: str, entry: Mapping[str, Any]) -> ShardState:
 class AloneWorkerPort(Protocol):
     """Takes over every shard for a process that runs alone, and stores the positions.
 
-    For most sinks `store` does that. A `CommittingSink` needs three steps:
+    For most sinks `store` stores them. A `CommittingSink` needs three steps:
 
     1. `settle`: find out whether the last commit was stored, if it got no answer.
     2. `commit`: store the written rows and their positions in one step.

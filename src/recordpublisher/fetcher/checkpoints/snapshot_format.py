@@ -94,7 +94,9 @@ class RestoredState:
 def merge_snapshots(snapshots: Iterable[State], order_of: Callable[[str], Any] = int) -> RestoredState:
     """Merge snapshots into one state.
 
-    For each shard the state of the newest generation counts, and within a generation the state that is furthest.
+    For each shard the state of the newest generation counts, and within a generation the state with the furthest position.
+
+    `order_of`: returns a sort key for a sequence number.
 
     Raises: StateError if a snapshot cannot be read or has another version.
     """
@@ -131,7 +133,7 @@ def _is_ahead(mine: tuple[int, ShardState], other: tuple[int, ShardState], order
 
 
 def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, ...]:
-    """Return a sort key for how far a shard was read. Raises: StateError if the sequence number cannot be read."""
+    """Return a sort key for how far a shard was read. Raises: StateError if `order_of` cannot order the sequence number."""
     if state.position is None:
         return (state.ended, False)
     try:
@@ -170,7 +172,8 @@ lease table.
 def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
     """Refuse stored positions that belong to a job with another `flink.job.name`.
 
-    If either job has no name, the positions may belong to this job.
+    - `place`: where the positions are stored, for the message.
+    - `stored`, `given`: the names of the job that stored them and of this job. If one is missing, the jobs may be the same.
 
     Raises: StateError if both names are given and differ.
     """
@@ -182,7 +185,12 @@ def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:
 
 
 def warn_of_other_streams(theirs: Collection[str], ours: Collection[str], place: str = "") -> None:
-    """Log a warning if positions are stored only for streams that this job does not read, as after a copy of a properties file."""
+    """Log a warning if positions are stored only for streams that this job does not read, as after a copy of a properties file.
+
+    - `theirs`: the streams with stored positions.
+    - `ours`: the streams that this job reads.
+    - `place`: where the positions are stored, for the log.
+    """
     if theirs and not set(theirs) & set(ours):
         log.warning(
             "the stored positions%s belong to %s, and this job reads %s. The positions of both are kept. If another job reads the "

@@ -59,8 +59,6 @@ CONFIRMED_SECONDS = 20.0
 
 Each stored checkpoint is such a proof. The extra read is needed if checkpoints are rare, or if one of them waits long for the sink.
 """
-CLOSE_SECONDS = 5.0
-"""The longest time for the last write of a worker that stops (seconds)."""
 ABANDONED_START_MS = 86_400_000
 """Age (ms) after which the next start deletes the documents of a start that never acquired the shards."""
 
@@ -111,7 +109,7 @@ class AloneWorker:
     async def open(self) -> tuple[int, list[State]]:
         """Acquire every shard. Return the epoch, and a list with the stored snapshot, or an empty list if there are no positions.
 
-        A worker that still runs alone is replaced at once, or after a pause if it has itself just replaced another worker (`RivalStarts`).
+        Another worker that still runs the job alone is replaced at once, or after a pause if it has just replaced one (`RivalStarts`).
         After an error the call may be repeated, even if an unanswered write of the first call took effect.
 
         Raises: StateError if a group of workers is running, or if the positions belong to another job, or cannot be used;
@@ -252,9 +250,9 @@ class AloneWorker:
         return None if stored is None else stored.document
 
     async def _check_target(self, table: LeaseTable) -> None:
-        """Check that the stored positions are where this process finds them, and that they belong to the rows of this sink's target.
+        """Check that this process can find the stored positions, and that they belong to the rows in the target of its sink.
 
-        This comes before any document is sealed, so a start with the wrong sink does not end a running job.
+        Called before any document is sealed, so that a start with the wrong sink does not end a running job.
 
         Raises: MissingPositionsError if another sink keeps the positions; ConfigurationError if they belong to rows in another target.
         """
@@ -329,7 +327,7 @@ class AloneWorker:
     async def _clean(self, table: LeaseTable) -> None:
         """Delete the documents of sealed workers, and of starts that never acquired the shards.
 
-        `table`: the lease table that this worker has written after it sealed the others, and that does not name them.
+        `table`: the lease table that this worker wrote after it had sealed the other workers. It does not name them.
         """
         before = self._clock.now_ms() - ABANDONED_START_MS
         for worker, record in (await self._documents.read_records(consistent=True)).items():
@@ -417,8 +415,8 @@ _SUCCESSOR = (
 # RivalStarts delays a start that would replace another one, if two supervisors run the same job alone, and replace each other's starts.
 
 RIVAL_WINDOW_SECONDS = 60.0
-"""If a worker was itself replaced less than this time before (by the clocks of the processes), the next start waits for up to this time
-(seconds).
+"""If a worker has replaced another one less than this time ago (by the clocks of the processes), the next start waits for up to this time
+before it replaces that worker (seconds).
 """
 RIVAL_POLL_SECONDS = 5.0
 """Seconds between two reads of the running worker's record while a start waits for it to end."""

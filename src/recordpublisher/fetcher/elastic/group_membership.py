@@ -106,7 +106,8 @@ class GroupMembership:
     async def checkpoint(self, *, may_be_partial: bool) -> None:
         """Store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it.
 
-        A sealed worker can store nothing more: a new worker of this process replaces it, and reads again what it had not stored.
+        A sealed worker can store nothing more: a new worker of this process replaces it, and reads again the records after its stored
+        positions.
 
         Raises: FencedError if this worker was replaced; StateError if the positions cannot be stored; the errors of the sink.
         """

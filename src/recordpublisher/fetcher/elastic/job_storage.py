@@ -30,9 +30,9 @@ MOST_NAME_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class JobStorage:
-    """The place where a job stores its leases and positions, and the times of its heartbeats and leases.
+    """The place where a job stores its leases and positions, and the settings of its heartbeats and leases.
 
-    A group uses it (`plugins/host/group_from_properties.py` makes it), and so does a process that runs alone.
+    For a group, `plugins/host/group_from_properties.py` makes it. A process that runs alone has one as well.
 
     - `store`: the state store (`flink.state.uri`).
     - `job_name`: the name of the job, if it has one.
@@ -61,7 +61,7 @@ class JobStorage:
 
 
 def group_job_of(streams: StreamList, sink: Sink, name: str | None = None) -> GroupJob:
-    """Return what this process reads and where it writes, which all processes of a group must have in common.
+    """Return the job of this process: what it reads and where it writes. All processes of a group must have the same job.
 
     `name`: the name of the job.
     """

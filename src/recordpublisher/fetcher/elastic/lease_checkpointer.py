@@ -1,4 +1,4 @@
-"""Takes checkpoints that store positions with the leases of a group, instead of the snapshot of a worker."""
+"""Takes the checkpoints of a worker of a group, which store positions under its leases. No snapshot is stored."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ class LeaseCheckpointer(Checkpointer):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Take the last checkpoint and leave the group.
 
-        The sink may still write queued records during this call, but not after another worker has acquired the shards. So a suspension of
-        the process is still noticed.
+        The sink may write queued records during this call, but not after another worker has acquired the shards. Another worker may do that
+        while this process is suspended, so the call watches for suspensions.
         """
         self._suspension.reset()
         watching = asyncio.create_task(self._suspension.run())

@@ -110,7 +110,7 @@ class LeasedOwnership(ShardOwnership):
     async def discover(self) -> None:
         """List shards whenever a lease names a shard that this process does not know yet.
 
-        Raises: DataLossError if that shard is past retention, records of it were lost, and the job does not accept that.
+        Raises: DataLossError if records of that shard were lost, because it is past retention, and the job does not accept that.
         """
         missing = MissingShards(self._job.shard_exists)
         while True:
@@ -177,7 +177,7 @@ class LeasedOwnership(ShardOwnership):
     async def after_run(self, *, is_cut_off: bool) -> None:
         """Leave the group. The next run joins it again.
 
-        Other workers acquire the shards at once, even if the run has ended by an error or the drain timeout.
+        Other workers acquire the shards at once, even if an error, the drain timeout or a cancellation has ended the run (`is_cut_off`).
         """
         if is_cut_off:
             await self.membership.seal()

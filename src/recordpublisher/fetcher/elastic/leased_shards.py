@@ -101,7 +101,7 @@ class LeasedShards:
     async def on_streams(self) -> None:
         """Handle a new list of streams (S10): stop the shards of removed streams, and begin those of new ones.
 
-        A shard of a removed stream that has ended stays until its children have leases.
+        An ended shard of a removed stream stays in the table until its children have leases.
         """
         stopped = [entry for entry in self._table if not self._is_read(entry.key) and not entry.has_ended]
         if stopped:
@@ -248,7 +248,7 @@ class LeasedShards:
         return CheckpointPositions(found, newer - given_up)
 
     def _is_read(self, key: str) -> bool:
-        """Return whether the shard's stream is in the list and was not deleted.
+        """Return whether the shard's stream is in the list of streams and was not deleted.
 
         A shard of another stream is not read, but keeps its lease and position (E12).
         """

@@ -62,14 +62,14 @@ class GroupObserver:
     def maybe_killed(self) -> frozenset[str]:
         """The members that may have been killed before this worker joined.
 
-        This worker has seen no new heartbeat of them, and at its last read their last heartbeat was older than an interval, by their own
-        clocks.
+        This worker has seen no new heartbeat of these members. When it last read the group, their last heartbeat was older than the
+        interval between two heartbeats, by their own clocks.
         """
         return (self.members & self._silence.never_moved) - self._recent
 
     @property
     def is_settled(self) -> bool:
-        """Whether the members have been the same for two intervals. Only then are shards moved between running workers (E6)."""
+        """Whether the members have been the same for two heartbeat intervals. Only then do running workers transfer shards (E6)."""
         return self._clock.boottime() - self._members_since > 2 * self._settings.interval
 
     @property
@@ -80,13 +80,13 @@ class GroupObserver:
 
     @property
     def late(self) -> Set[str]:
-        """The workers that, at the last read, had sent no heartbeat for half of their lease, which is two of their intervals."""
+        """The workers that, at the last read, had sent no heartbeat for half of their lease duration, which is two heartbeat intervals."""
         return self._late
 
     async def read_group(self) -> GroupView | None:
         """Read the group's documents.
 
-        Return None if there is no lease table, or if the read took longer than an interval, because its result is then too old (E8).
+        Return None if there is no lease table, or if the read took longer than a heartbeat interval: its result is then too old (E8).
         """
         began = self._clock.boottime()
         if self._cache.is_older_than(0):
@@ -171,8 +171,8 @@ class GroupObserver:
     async def _read_records(self) -> tuple[float, dict[str, StoredDocument[WorkerRecord]]]:
         """Read the worker records. Return when the read was sent, and the records.
 
-        An owner in the lease table must count its shards in its record (E8). So the records must not be older than the table: the first
-        read after a new table is consistent, and later reads never replace a record by an older one.
+        If the lease table names an owner, the owner's record must already count the shard in its watermark (E8). So the records must not be
+        older than the table: the first read after a new table is consistent, and later reads never replace a record by an older one.
         """
         version, before = self._cache.version, self._records
         sent, is_consistent = self._clock.boottime(), version != self._consistent_since

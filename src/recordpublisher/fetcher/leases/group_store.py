@@ -124,6 +124,8 @@ class GroupStore:
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
         """Replace a part by its sealed version, which the worker that owns the part cannot replace.
 
+        `expected`: the version of the part that was read.
+
         Raises: ConflictError if the part has changed since it was read.
         """
         await self.write(part_name(sealed.worker, number), sealed.to_bytes(), expected)
@@ -148,7 +150,10 @@ class GroupStore:
         await self._call(self._store.delete(*parts))
 
     async def write(self, name: str, content: bytes, expected: str | None) -> str:
-        """Write a document, and return its new version."""
+        """Write a document, and return its new version.
+
+        `expected`: the version that is stored now, or None if the document does not exist.
+        """
         return await self._call(write_value(self._store, name, content, expected))
 
     def _record_of(self, name: str, value: VersionedValue) -> StoredDocument[WorkerRecord]:
@@ -259,7 +264,12 @@ class MissingPositionsError(StateError):
 
     @classmethod
     def of(cls, what: str, place: str, job: GroupJob | None) -> MissingPositionsError:
-        """Return the error, with its remedies. `what`: the worker or the shards whose positions are missing. `job`: their job."""
+        """Return the error, with its remedies.
+
+        - `what`: the worker or the shards whose positions are missing.
+        - `place`: where they were looked for.
+        - `job`: the job that they belong to, or None if it is not known.
+        """
         commands = COPY_POSITIONS.format(source=" with the properties of that sink")
         take_along = f"copy the positions here: {commands} with the present ones (also if this store was restored from an older copy)"
         if job is not None and job.keeps_positions:
@@ -414,7 +424,7 @@ async def read_positions(group: GroupStore, entries: GroupStore | None, record: 
 
 
 async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker: str) -> PositionPart | None:
-    """Return the part of a worker that runs alone, from next to the sink's rows or else from the group's store; None if there is none."""
+    """Return the part of a worker that runs alone: it is next to the sink's rows, or else in the group's store. None if there is none."""
     for place in (entries, group):
         if place is not None and (part := await place.read_part(worker, 0)) is not None:
             return part.document

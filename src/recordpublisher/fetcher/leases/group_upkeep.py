@@ -11,10 +11,10 @@ from .shard_listing import ShardListing
 
 
 class GroupUpkeep:
-    """Keeps the lease table complete, and deletes documents that no process needs. Only the first of the members does this work.
+    """Keeps the lease table complete, and deletes documents that no process needs. Only the member with the first name does this work.
 
-    A sealed worker may still be writing the lease table, to acquire shards on the version that it has read. Its documents are deleted only
-    after the table has a later version that does not name the worker: then its write cannot take effect.
+    A sealed worker may still be writing the lease table, to acquire shards. Its documents are deleted only after the table has a later
+    version, which does not name the worker: then its write cannot take effect.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class GroupUpkeep:
         return True
 
     def forget_deleted(self, kept: Iterable[str]) -> None:
-        """Forget that streams were deleted if this worker holds no shard of them: streams of their names may have been created again.
+        """Forget the deleted streams of which this worker holds no shard: streams with their names may have been created again.
 
         `kept`: the shards that this worker holds.
         """

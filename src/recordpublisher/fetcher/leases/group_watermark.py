@@ -11,7 +11,8 @@ from .worker_record import WorkerRecord
 
 
 def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str] = frozenset()) -> int | None:
-    """Return the watermark of the group. It is never lower than `known`, or than a value that any worker has stated.
+    """Return the watermark of the group. It is never lower than `known` (the value that this worker knows), or than a value that another
+    worker has stated.
 
     A sealed worker counts while the lease table names it, except if it is in `excluded` (sealed for longer than the tracker timeout). A
     shard without an owner counts with the lowest watermark of its parents.
@@ -62,7 +63,7 @@ def highest_watermark(shards: Iterable[ShardWatermark]) -> int | None:
 
 
 class WorkerWatermark:
-    """Computes the watermark that this worker states for its shards. Keeps the shards that it has recently released.
+    """Computes the watermark that this worker states for its shards. Keeps the shards that the worker has recently released.
 
     Before a worker acquires a shard, it stores the shard's position. From then on it counts the shard, until some time after the lease
     table names another worker, because other workers may still use an older version of the table. So at any time at least one

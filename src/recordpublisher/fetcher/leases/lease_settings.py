@@ -35,7 +35,7 @@ class LeaseSettings:
 
     - `duration`: a worker whose heartbeat does not change for this time is sealed (declared dead).
     - `tracker_timeout`: how long a sealed worker may hold back the watermark of the group (E8).
-    - `shards_per_part`: number of positions in a part (E2).
+    - `shards_per_part`: number of positions in one document, a part of the worker's positions (E2).
     """
 
     duration: float = of_property(LEASE_DURATION, 1000)

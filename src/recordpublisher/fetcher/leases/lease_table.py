@@ -37,7 +37,7 @@ class LeaseTable:
     - `start`: where the first shards begin. LATEST is replaced by a time (P3).
     - `is_latest`: whether `start` is a time that replaced LATEST.
     - `drained`: the workers that a person has asked to leave (E11).
-    - `job`: what all processes of the group have in common (E10). None if no worker has written the table yet.
+    - `job`: what all processes of the group have in common (E10). None if only a command has written the table so far.
     - `alone`: the worker that owns every shard, if the job runs alone. The table then has no leases: `with_alone_leases` computes them from
       that worker's positions.
     """
@@ -74,8 +74,8 @@ class LeaseTable:
         """Return the state with which a shard begins that no worker has read yet. A child inherits the lowest watermark of its parents
         (W5).
 
-        The state's `seen_ms` is the latest known time at which nothing of the shard can have been lost: its parents were still open, or a
-        group began there at LATEST (S5).
+        The state's `seen_ms` is the latest known time at which nothing of the shard can have been lost: a time at which its parents were
+        still open, or the time that replaced LATEST if the group began at LATEST (S5).
         """
         lease = self.leases[shard]
         start = self.start if lease.is_first else StartingPosition.trim_horizon()
@@ -87,7 +87,7 @@ class LeaseTable:
         return ShardState(start, watermark=self.inherited_watermark(shard), parents=parents, seen_ms=seen_ms)
 
     def inherited_watermark(self, shard: str) -> int | None:
-        """Return the lowest of the last watermarks of the shard's parents that have ended, or None if none is known."""
+        """Return the lowest watermark that an ended parent of the shard had at its end, or None if none is known."""
         return inherited_watermark(end.watermark for end in self._ends_of_parents(shard))
 
     def with_changes(
@@ -108,8 +108,8 @@ class LeaseTable:
         - `taken`: shards that the writer acquires, with the epoch of each.
         - `ended`: shards that ended. Their children are added without an owner (E7).
         - `found`: listed shards that the table does not have.
-        - `expired`: shards past retention. No child waits for one of these any longer, and the lease of an ended one without a known
-          child is removed.
+        - `expired`: shards past retention. Their children no longer wait for them, and the lease of such a shard is removed if it has ended
+          and no child of it is known.
         - `children`: listed children of ended shards whose end did not name them.
         - `deleted`: shards of deleted streams, whose leases are removed.
         - `drained`: workers that are asked to leave.
@@ -117,7 +117,8 @@ class LeaseTable:
 
         The lease of an ended shard is removed when each of its children has had an owner.
 
-        Raises: ImpossibleStateError if an acquired shard has ended, or if its epoch is not between its last one and this version.
+        Raises: ImpossibleStateError if an acquired shard has ended, or if its epoch in `taken` is not above its last one, or is above the
+        new version.
         """
         version = self.version + 1
         leases = {shard: lease for shard, lease in {**(found or {}), **self.leases}.items() if shard not in deleted}
@@ -249,8 +250,8 @@ class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
     """The lease of one shard, also as it is stored, except that a stored lease has short ids of its children and parents.
 
     To add a field: declare it here with a default and a short stored name, set it where the lease changes (`LeaseTable.with_changes`), and
-    add it to the strategy `tables` in tests/fetcher/leases/test_documents.py. A lease with an owner takes more bytes if the field has
-    another value than its default. If a write of the table is repeated, the repetition may have another value of the field.
+    add it to the strategy `tables` in tests/fetcher/leases/test_documents.py. A lease with an owner takes more bytes if the field does not
+    have its default. A write that is repeated may give the field another value than the first attempt.
 
     - `owner`: the worker that holds the lease. None if no worker has held it yet, or if the shard has ended.
     - `epoch`: a number that is higher for each next owner; 0 if no worker has held the lease. It is the version of the table that the owner

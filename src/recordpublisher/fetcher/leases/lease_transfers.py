@@ -193,10 +193,13 @@ class LeaseTaker:
         return True
 
     async def _write(self, before: LeaseTable, ended: Mapping[str, ShardEnd]) -> None:
-        """Write the lease table. If another worker was faster, write again on its version, without the leases that it has changed.
+        """Write the lease table. If another worker was faster, write again on the version of that worker, without leases changed there.
 
         Each further attempt begins with a heartbeat, which fails if this worker was sealed. A sealed worker must not write: its documents
         may be deleted by now, and the table would name it (E12).
+
+        - `before`: the table for which the positions were prepared.
+        - `ended`: the shards that were found ended, whose end is written.
         """
         taken: Mapping[str, int] = self._owned.prepared_at(before.version)
         for _ in range(MAX_ATTEMPTS):

@@ -114,7 +114,7 @@ class OwnedLeases:
         ]
 
     def on_commit(self, positions: Positions) -> None:
-        """Keep these positions as those of the last commit, because a write of them begins."""
+        """Keep these positions as the positions of the last commit, because their write begins now."""
         self._latest = positions
 
     def on_published(self, positions: Positions) -> None:
@@ -219,7 +219,7 @@ class CheckpointScope:
 
 @dataclass(frozen=True, slots=True)
 class LeaseChanges:
-    """The changes that a new version of the lease table means for this worker.
+    """The changes that a new version of the lease table brings for this worker.
 
     - `begun`: shards that the worker begins to read, with their positions.
     - `revoked`: shards that the worker no longer holds, with the reasons.

@@ -28,10 +28,10 @@ class PositionPart:
 
     - `write`: the number of the write, so that no two stored values are equal.
     - `staged`: the staged items that the part commits, if the sink is a `CommittingSink`.
-    - `target`: the target of such a sink, where the rows are.
+    - `target`: where a `CommittingSink` has the rows (`CommittingSink.target`).
     - `is_alone`: whether the part belongs to a worker that runs alone and has a `CommittingSink`.
-    - `pinned_ms`: the time that replaced LATEST for such a worker.
-    - `taken_ms`: the time of the last checkpoint of such a worker, for people (epoch ms).
+    - `pinned_ms`: the time that replaced LATEST (epoch ms). Only stored if `is_alone`.
+    - `taken_ms`: the time of the last checkpoint (epoch ms), for people. Only stored if `is_alone`.
     """
 
     worker: str
@@ -48,7 +48,7 @@ class PositionPart:
         """Return the positions that were stored before the commit `first`, which the part names.
 
         A worker of a group may have acquired a shard after that commit. Then the position from the first commit of the shard is returned.
-        For a worker that runs alone, a shard without a position is left out, and so begins at its start again.
+        For a worker that runs alone, a shard without a position is left out, so it is read from its start again.
 
         Raises: StateError if the positions cannot be read.
         """
@@ -92,7 +92,7 @@ class PositionKey(NamedTuple):
 class StoredPosition:
     """How far a shard was emitted (written to the sink). If it has ended, `children` has the parents of each of its children (E7).
 
-    `is_idle` is stored too, because the next reader of the shard needs it (E8).
+    `is_idle` is stored because the next reader of the shard needs it (E8).
     """
 
     state: ShardState

@@ -213,12 +213,12 @@ class ShardReaders(Protocol):
         """
 
     async def stop(self, shards: Collection[str]) -> None:
-        """Stop reading these shards, drop the records of them that were read and not written, and wait for the write in progress (E5)."""
+        """Stop reading these shards, drop their records that were not written yet, and wait for the write in progress (E5)."""
 
     def drop(self, shards: Mapping[str, RevocationReason]) -> None:
         """Forget these shards, for these reasons, because the lease table no longer gives them to this worker.
 
-        Records of them that are not committed are dropped (E1).
+        Their records that are not committed are dropped (E1).
         """
 
     def has_unfinished(self, shards: Collection[str]) -> bool:

@@ -23,7 +23,7 @@ class ShardListing:
     The leases of streams that are not listed keep their owners and positions, because a listing shows nothing about them (E12).
 
     - `start`: where the group begins. LATEST was replaced by a time (P3).
-    - `is_latest`: whether `start` replaced LATEST.
+    - `is_latest`: whether `start` is a time that replaced LATEST.
     - `deleted`: the streams that this process has found deleted.
     - `not_found`: the streams that the last listing did not find.
     """
@@ -141,8 +141,9 @@ def _unknown_leases(
     """Return a lease for each listed shard that is new: the table does not have the shard, and it was not removed from the table after its
     end.
 
-    `gone`: ended shards whose children are past retention and were never read. Each new shard of the stream whose parents are past
-    retention then gets the time of that end as `seen_ms`, so that the gap is noticed (S5).
+    - `expired`: parents that are past retention.
+    - `gone`: ended shards whose children are past retention and were never read. A new shard of their stream with an expired parent gets
+      their latest `seen_ms`, so that the gap is noticed (S5).
     """
     seen: dict[str, int | None] = {}
     for key in gone:

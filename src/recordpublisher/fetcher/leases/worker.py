@@ -175,7 +175,7 @@ class Worker:
 
     @property
     def is_joining(self) -> bool:
-        """Whether this worker does not know the lease table yet, or is about to take the first shards, or to begin those that it has."""
+        """Whether the lease table is not known yet, no worker owns a shard yet, or this worker has begun none of the shards it owns."""
         if (table := self._cache.table) is None:
             return True
         has_free = not table.owners and not all(lease.ended for lease in table.leases.values())
@@ -279,8 +279,10 @@ class Worker:
     def _has_news(self) -> bool:
         """Return whether to send the next heartbeat at once, because alignment holds back a shard of the group (E8).
 
-        That is so if a shard of this worker is held back and the other workers do not know it yet. It is also so if any shard is held back,
-        and the watermark of this worker has changed since its last heartbeat.
+        There are two cases:
+
+        - A shard of this worker is held back, and the other workers do not know it yet.
+        - Any shard of the group is held back, and the watermark of this worker has changed since its last heartbeat.
         """
         is_held = self._readers.is_held
         if is_held and self._held_until <= self._clock.monotonic():
@@ -377,9 +379,9 @@ class Worker:
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     async def _waits_for_deleted(self) -> bool:
-        """Return whether to wait before the newest lease table is applied, which lacks shards of deleted streams that are unfinished here.
+        """Return whether to wait before the newest lease table is applied, because it lacks shards whose records the sink has not finished.
 
-        The sink has not finished their records, which no later reader can read again. This worker waits for at most the duration of a
+        These are shards of deleted streams, so no later reader can read the records again. This worker waits for at most the duration of a
         lease, because it neither takes nor releases shards while it waits. Then it stores what the sink has finished, because the sink
         drops the rest with the shards.
         """
@@ -439,7 +441,7 @@ class Worker:
                 self._on_drain()
 
     async def _end_shards(self) -> bool:
-        """Write the ends of shards into the table, and their children with them (E7). Return whether any shard had ended."""
+        """Write into the table which shards have ended, and add their children (E7). Return whether any shard had ended."""
         table, ended = self._cache.table, self._owned.ends
         if table is None or not ended:
             return False

@@ -46,7 +46,7 @@ class ShardView(msgspec.Struct, frozen=True):
     def millis_behind_latest(self) -> int:
         """How far the reads are behind the shard's tip; -1 before the first read. Whether the sink has written the records does not matter.
 
-        It grows while the service has more records, or while the shard is not read.
+        It grows with the time since the last read if that read left records, or was long ago, or if a later call has failed.
         """
         return millis_behind_latest(self.entry, self.now_ms)
 

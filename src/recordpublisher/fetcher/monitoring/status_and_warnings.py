@@ -122,7 +122,11 @@ class StatusLogger:
             )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Measure slow alignment (W12) from now on if a shard other than the one with the lowest watermark has written a record."""
+        """Start to measure slow alignment (W12) again if it is not slow now.
+
+        It is not slow if no shard is held back (`held` is 0), or if a shard other than the one with the lowest watermark has written a
+        record.
+        """
         blocking_shard = self._alignment.blocking_shard
         others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)
         if others != self._others or not held:

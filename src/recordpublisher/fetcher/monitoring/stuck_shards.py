@@ -207,7 +207,7 @@ def check_own_shard(
 
     - `fresh_ms`: how long the result of a read is valid. If no read returned in that time, `unread` is None.
     - `blocked`: the reason why the shard's next read waits.
-    - `alignment_waits_for`: words for the shard for which the others wait by alignment. The finding's `reason` contains them.
+    - `alignment_waits_for`: words for the shard or worker that alignment waits for. The finding's `reason` contains them.
     """
     unread = _is_unread(entry, now_ms, fresh_ms)
     return UnreadFinding(entry.key, progress, unread, _reason(entry, blocked, alignment_waits_for))
@@ -236,7 +236,7 @@ def _reason(entry: ShardEntry, blocked: ReadBlock | None, alignment_waits_for: s
 class WithheldShards:
     """Raises an alarm if a worker sends heartbeats but does not release shards that other workers should read (E5).
 
-    It measures for how long each worker has withheld the same shards. When a worker releases one of them, its time starts again.
+    It measures for how long each worker has withheld the same shards. When a worker releases one of them, its time starts from zero.
     """
 
     def __init__(self, leases: GroupCounters, interval_ms: int, max_gap: float) -> None:
@@ -293,7 +293,7 @@ class UnreadRecordsCheck:
         self._fresh_ms = round(1000 * max(fresh_seconds, MIN_FRESH_SECONDS))
 
     async def observe_all(self, blocked_by: str) -> list[UnreadFinding]:
-        """Check every shard, and return the findings. `blocked_by`: words for the shard for which alignment waits."""
+        """Check every shard, and return the findings. `blocked_by`: words for the shard or worker that alignment waits for."""
         now_ms, progress_of = self._dependencies.clock.now_ms(), LineageProgress(self._table.states()).of
         limits = self._dependencies.settings.budget
         observed = [

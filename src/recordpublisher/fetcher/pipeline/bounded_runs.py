@@ -172,9 +172,10 @@ class TerminationCondition:
         self._done.discard(key)
 
     def holds_watermark(self, entry: ShardEntry) -> bool:
-        """Return whether watermarks wait for the shard.
+        """Return whether the bounds of the run let watermarks wait for the shard. Whether the shard is idle is decided elsewhere.
 
-        They do not wait for records that a bounded run will not read. In an unbounded run every silent shard holds them back (W2).
+        Watermarks do not wait for records that a bounded run will not read. In a run without bounds every shard holds them, even a silent
+        one (W2).
         """
         if self._is_over:
             # A shard without a record up to its tip, or up to the event-time bound, does not hold the watermark back; a shard that was not
@@ -250,7 +251,7 @@ class RunCompletion:
         self._reason: asyncio.Future[EndReason] | None = None
         self._is_stopped = False
         self.ending = asyncio.Event()
-        """Set when a run begins to end, until the next run starts."""
+        """An event that is set when a run begins to end, and cleared when the next run starts."""
         self._finishing: asyncio.Task[Any] | None = None
         self._cancels_before = 0
 

@@ -31,7 +31,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
 
     @property
     def number(self) -> str:
-        """The record's sequence number, with the sub-sequence number within an aggregate."""
+        """The record's sequence number, followed by its sub-sequence number if the record is in an aggregate."""
         return str(SequenceNumber(self.record.sequence_number, self.record.sub_sequence_number))
 
     @property
@@ -141,5 +141,5 @@ def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
 
 
 def snake_case(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields with the names of columns in snake_case. Files of lines have Spark's camel-case names."""
+    """Return the fields with names in snake_case, as columns have them. Files of lines have the camel-case names of Spark."""
     return {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in fields.items()}

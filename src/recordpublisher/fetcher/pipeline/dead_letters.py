@@ -36,7 +36,7 @@ class DeadLetterHandler:
     After a crash a dead letter may be written again.
 
     - `count(key, counter)`: counts a record of a shard (`Shard.key`) in one of its metrics.
-    - `rejected`: number of records that the job's sink has rejected or skipped. They count as written too.
+    - `rejected`: number of records that the job's sink has rejected or skipped. The number of written records includes them.
     """
 
     def __init__(

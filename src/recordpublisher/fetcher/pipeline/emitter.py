@@ -227,7 +227,7 @@ class Emitter:
     async def _may_write(self, entry: ShardEntry, *, was_begun: bool = False) -> bool:
         """Wait until this process may write (E4). Return False if the run stops, or if this process no longer reads the shard.
 
-        `was_begun`: whether the write has begun already. If so, wait until the shard is removed, even if it is no longer read.
+        `was_begun`: whether the write has begun already. If so, the wait continues when the shard is no longer read, until it is removed.
         """
         while not entry.is_removed and (was_begun or not entry.reading.is_abandoned):
             if self._may_write_now():

@@ -26,7 +26,7 @@ class MemoryBudget:
         self._readers = 1
 
     def settle_read(self, entry: ShardEntry, arrived_bytes: int) -> None:
-        """Replace the reservation of a read that has returned by the bytes that arrived.
+        """Count the bytes that a read has brought, instead of the bytes that were reserved for it.
 
         After each empty read the shard reserves less for its next one.
         """

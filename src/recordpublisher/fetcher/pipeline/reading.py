@@ -125,7 +125,7 @@ class ReadTasks:
         return [self._words_of(task).rstrip(",") for task in self._cancelled if not task.done()]
 
     def line_of(self, key: str) -> str:
-        """Return the line of a plugin's code at which the publisher of a shard waits; "" if it does not wait there."""
+        """Return the line of a plugin's code at which the publisher of a shard waits; "" if it waits in other code."""
         task = self._tasks.get(key)
         is_ours = type(self._factory).__module__.partition(".")[0] == "recordpublisher"
         return "" if task is None or is_ours else line_in_user_code(task)

@@ -1,6 +1,6 @@
 """Checks at each read whether records between the last read and this one expired unread (`RetentionGaps`, S5).
 
-`ShardObservation` is what one read observed of a shard, in addition to its records.
+`ShardObservation` has everything that one read has observed of a shard, except its records.
 """
 
 from __future__ import annotations
@@ -48,9 +48,11 @@ class RetentionGaps:
         self._first_start_ms: int | None = None
 
     def pin(self, pinned_ms: int | None, ago_ms: int) -> None:
-        """Set the time from which the job reads, if the job was started at LATEST or at an age of `ago_ms` (P3).
+        """Set the time that replaced LATEST or a start at an age, if the job was started in this way (P3).
 
-        The job was first started `ago_ms` after that time (`pinned_ms`). Records that had expired when it started do not count as lost.
+        - `pinned_ms`: that time (epoch ms), or None.
+        - `ago_ms`: the age (ms), or 0 for LATEST. The job was first started this long after `pinned_ms`. Records that had expired before
+          the first start do not count as lost.
         """
         self._pinned_ms = pinned_ms
         self._first_start_ms = None if pinned_ms is None else pinned_ms + ago_ms

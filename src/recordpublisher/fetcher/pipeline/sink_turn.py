@@ -55,7 +55,7 @@ class SinkTurn:
     def fail_since(self, times_trusted: int, error: Exception) -> None:
         """Remember the error of a call, unless `allow_flush` was called since the call began.
 
-        `times_trusted`: the value of the attribute when the call began.
+        `times_trusted`: the value of the attribute `times_trusted` when the call began.
         """
         if times_trusted == self.times_trusted:
             self.fail(error)

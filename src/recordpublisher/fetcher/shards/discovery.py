@@ -1,4 +1,4 @@
-"""Lists the shards of the streams while the job runs (`ShardDiscovery`, S10), and adds new shards and removes those that are gone.
+"""Lists the shards of the streams while the job runs (`ShardDiscovery`, S10), adds new shards, and removes shards that are gone.
 
 `MissingShards` finds out whether a shard that a listing lacks has expired, or is only missing in that listing (S2, S5).
 `OwnedShards` applies a listing to the shards of this process (S3, S5), and `StreamList` holds the streams that the job reads now.
@@ -144,7 +144,7 @@ nothing.
 
 
 class StreamList(Sequence[str]):
-    """The names of the streams that are read now. If `look` is given, its result replaces them after each interval."""
+    """The names of the streams that are read now. If `look` is given, the names that it returns replace them after each interval."""
 
     def __init__(
         self, names: Iterable[str], look: ReadStreamNames | None = None, interval_seconds: float = 60.0
@@ -241,7 +241,7 @@ def _prefix(key: str) -> str:
 
 
 class OwnedShards:
-    """Adds to the table of shards those that this process reads, and removes them.
+    """Adds the shards that this process reads to the table of shards, and removes them from it.
 
     It also keeps the states of shards that are not read now, because they may be read later: shards that a listing lacks, and shards of
     streams that left the list of streams.

@@ -30,7 +30,8 @@ def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> s
 
     These ancestors were read to their ends, because a shard waits for its parents (S2).
 
-    If an ancestor is neither listed nor archived, its own ancestors are found among the archived shards by number and hash range.
+    The parents of an ancestor that is not in `listed` are not known. Its own ancestors are found by number and hash range among the shards
+    that are read from an archive (`Shard.is_unlisted`).
     """
 
     def parents_of(key: str) -> Iterable[str]:
@@ -60,7 +61,7 @@ def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -
 
 
 class Children:
-    """Keeps shards, and finds those that are children of a given parent."""
+    """Keeps shards, and finds the children of a given shard."""
 
     def __init__(self, shards: Iterable[Shard] = ()) -> None:
         self._by_parent: dict[str, dict[str, Shard]] = {}

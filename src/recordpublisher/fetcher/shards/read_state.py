@@ -33,7 +33,7 @@ class ShardReadState:
     - `tip_ms`: when the last read at the tip that found no record was made (epoch ms).
     - `last_read_ms`: when the last read of any kind returned (epoch ms).
     - `children`: the child shards, known when the shard was read to its end.
-    - `first_past_run_end`: the sequence number of the first record that was read behind the position at which this run ends in the shard
+    - `first_past_run_end`: the sequence number of the first record that was read after the position at which this run ends in the shard
       (`Bounds.ends`); None before that.
     """
 
@@ -89,7 +89,7 @@ class ShardReadState:
         self.children = tuple(children)
 
     def reach_run_end(self, first_past: str) -> None:
-        """Mark the shard as read to the position at which this run ends there. Records that are queued are still emitted."""
+        """Mark the shard as read to the position at which this run ends in it. Records that are queued are still emitted."""
         self.first_past_run_end = first_past
 
     def finish(self) -> None:
@@ -359,8 +359,8 @@ class ShardQueue:
 def _is_replaced(queued: RecordBatch, batch: RecordBatch) -> bool:
     """Return whether a batch without records replaces the one that was queued before it.
 
-    The continuation of a batch does not show how far the shard was read (F6). So a batch with one does not replace a batch with skipped
-    records, whose position shows that these need not be read again.
+    The continuation of a batch does not show how far the shard was read (F6). So a batch with a continuation does not replace a batch with
+    skipped records, whose position shows that the skipped records need not be read again.
     """
     position = batch.read_position
     is_kept = bool(queued.skipped) and position is not None and position.continuation
@@ -368,7 +368,7 @@ def _is_replaced(queued: RecordBatch, batch: RecordBatch) -> bool:
 
 
 def _added(first: tuple[SkippedRecords, ...], second: tuple[SkippedRecords, ...]) -> tuple[SkippedRecords, ...]:
-    """Return the skipped records of two batches without other records, as one number, so that memory stays bounded (P6)."""
+    """Return the skipped records of two batches without other records, added up in one entry, so that memory stays bounded (P6)."""
     if not first or not second:
         return first or second
     return (SkippedRecords(0, first[0].count + second[0].count, first[0].sequence_number),)

@@ -93,7 +93,7 @@ class RetentionCheck:
     ) -> RetentionGap:
         """Return whether records after `position` (or, if None, after the shard's beginning) were lost.
 
-        - `seen_ms`: see `may_have_gap`.
+        - `seen_ms`: described in `may_have_gap`.
         - `next_ms`: when the next record that a read found arrived, or the time of the read if it found none; None before a read.
 
         Records are lost if both of these are true:
@@ -125,7 +125,7 @@ class RetentionCheck:
         return RetentionGap.LOST
 
     async def _is_retained(self, shard: Shard, seen_ms: int, next_ms: int | None) -> bool:
-        """Return whether everything that arrived at `seen_ms` or later is still there, as far as is known."""
+        """Return whether every record that arrived at `seen_ms` or later is still retained, as far as the service's last answers show."""
         has_hole = next_ms is not None and next_ms - seen_ms > HOLE_MS
         cache_seconds = STILL_THERE_SECONDS if has_hole else CACHE_SECONDS
         now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(shard.stream, cache_seconds)
@@ -160,7 +160,7 @@ def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) ->
     """Return the time left (ms) until a record after this state may be past retention (S5), or None if unknown or the shard has ended.
 
     It counts from the latest of these: the arrival of the last record, the last read at the tip, and the time until which the parents of an
-    unread child were open. If none is known, it counts from the time at which a start by time begins.
+    unread child were open. If none is known and the shard starts at a time, it counts from that time.
     """
     seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
     safe_until = state.start.timestamp_ms if seen_ms is None else seen_ms

@@ -47,7 +47,7 @@ class ShardListener:
         """Called when a shard was added to the table."""
 
     def on_changed(self, entry: ShardEntry) -> None:
-        """Called when a shard's queue, stage or idleness has changed, or whether watermarks wait for it."""
+        """Called when a shard's queue, stage or idleness has changed, or when watermarks begin or cease to wait for it."""
 
     def on_emitted(self, entry: ShardEntry, batch: RecordBatch) -> None:
         """Called when a batch of a shard was emitted (written to the sink); `on_changed` follows."""
@@ -130,7 +130,7 @@ class ShardEntry:
         self._on_progress()
 
     def reach_run_end(self, first_past: str) -> None:
-        """Note that the shard was read to the position at which this run ends there (`Bounds.ends`). Called by QueueingShardOutput."""
+        """Note that the shard was read to the position at which this run ends in it (`Bounds.ends`). Called by QueueingShardOutput."""
         self.reading.reach_run_end(first_past)
         self._listener.on_changed(self)
 
@@ -418,7 +418,7 @@ def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, globa
     Only a shard that was idle or excluded, or whose first watermark was too low (W5), has such records, because the global watermark never
     passes the next record of another shard.
 
-    Both watermarks are those from before the write: after the write the shard already counts with its next record.
+    Both watermarks are from before the write, because after the write the shard already counts with its next record.
     """
     if global_watermark is None or (shard_watermark is not None and shard_watermark >= global_watermark):
         return 0

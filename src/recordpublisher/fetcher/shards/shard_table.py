@@ -168,7 +168,7 @@ class ShardTable:
         """Return the shards that may be removed from the table now (S5). There are three cases:
 
         - A shard of another worker that the listing lacks: at once, because it does not decide whether its children may start.
-        - A shard of this worker that the listing lacks: when it has ended, is past retention, and no child here waits for it.
+        - A shard of this worker that the listing lacks: when it has ended, is past retention, and no child in the table waits for it.
         - A shard of this worker that only the publisher has, because it reads an archive: when it has ended and its children have started,
           which proves to a restart that it was read. If such shards stayed, snapshots would grow with the age of the archive.
         """

@@ -130,7 +130,7 @@ class FanOutConfig:
     def check_streams(self, streams: Iterable[str]) -> None:
         """Check that each stream (name or ARN) has a consumer ARN if the registration type is NONE.
 
-        Raises: ConfigurationError if an ARN is missing, or if a stream that was given as NAME=ARN is not registered LAZY.
+        Raises: ConfigurationError if an ARN is missing, or if a stream is given as NAME=ARN although the registration type is not LAZY.
         """
         streams = tuple(streams)
         # The key of a configured ARN has the stream's real name, so it cannot be found by the name in NAME=ARN.
@@ -176,8 +176,8 @@ class RecoverableErrors:
     """The errors that are retried without limit, because their failures are not counted: the recoverable errors of Flink's connector.
 
     A property names such an error: one of this library's error classes, a dotted Python class, or an AWS error code, which may be written
-    as the Java SDK's class name. The properties of all indices are used, while the connector uses only the first. An error also counts if
-    one of its causes has such a name.
+    as the Java SDK's class name. The keys of these properties have an index, from 0; all of them are used, while the connector uses only
+    the first. An error is also retried in this way if one of its causes has such a name.
     """
 
     names: frozenset[str] = frozenset()

@@ -92,7 +92,7 @@ class FanOutRecordPublisher(RecordPublisher):
     async def run(self, consumer: BatchConsumer) -> RunResult:
         """Subscribe, and pass the records of every event to `consumer`.
 
-        Return COMPLETE at the shard's end, INCOMPLETE if the subscription ended before, and CANCELLED if the registrar is stopping.
+        Return COMPLETE at the shard's end, INCOMPLETE if the subscription ended before, and CANCELLED if the job is stopping.
 
         Raises: RetriesExhaustedError if the retries are used up, ConsumerError if the registered consumer cannot be used,
         StreamNotFoundError if the stream is gone, DataLossError if the shard is gone, FatalKinesisError if no retry can help,
@@ -678,7 +678,7 @@ class SubscriptionPreemptionDetector:
 
 
 def _warn_or_raise(error: ConsumerError, count: int, most: int) -> None:
-    """Log a warning once, when half of `most` is exceeded. Raises: `error` at `most`."""
+    """Log a warning when `count` first exceeds half of `most`. Raises: `error` if `count` has reached `most`."""
     if count >= most:
         raise error
     # After a restart one or two are normal, so they are not logged.

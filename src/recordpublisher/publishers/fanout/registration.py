@@ -164,7 +164,7 @@ class ConsumerRegistrar:
         return described is not None and described.arn == self._arns[stream] and described.status == "ACTIVE"
 
     async def _delay_start(self) -> None:
-        """Wait a short random time if the registration is LAZY."""
+        """Wait a short random time if the registration is LAZY, because many workers may register at once."""
         # The service allows 5 registrations a second, and many workers may start at once. Flink's connector waits in the same way.
         if self._config.registration is RegistrationType.LAZY:
             await asyncio.sleep(self._draw() * self._config.retries.register.base_ms / 1000)

@@ -271,7 +271,10 @@ class KinesisClient:
 
 
 def _start_parameters(position: StartingPosition, *, type_key: str, sequence_key: str) -> dict[str, Any]:
-    """Return the parameters of a call for a starting position. GetShardIterator and SubscribeToShard have different names for them."""
+    """Return the parameters of a call for a starting position.
+
+    `type_key`, `sequence_key`: the names that the call has for the position's type and for its sequence number.
+    """
     start: dict[str, Any] = {type_key: position.type.value}
     if position.type is PositionType.AT_TIMESTAMP:
         start["Timestamp"] = _EPOCH + timedelta(milliseconds=position.timestamp_ms or 0)
@@ -307,7 +310,10 @@ MOST_DIGITS = 256
 
 
 async def list_all_shards(transport: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
-    """Return every shard as the service describes it, or the shards after the shard id `after`."""
+    """Return every shard as the service describes it, or the shards after the shard id `after`.
+
+    `stream`: the parameter that names the stream.
+    """
     shards: list[dict[str, Any]] = []
     progress = ListingProgress("ListShards")
     page = await _first_page(transport, stream, after)

@@ -29,7 +29,7 @@ except ImportError:  # Without pybase64, payloads are left to msgspec, because P
 
 
 def decode_read(body: bytes | memoryview) -> ReadBody:
-    """Decode a body, at 0.6 to 1.0 us a record. Raises: msgspec.DecodeError if it is not as documented."""
+    """Decode the body of a read, in 0.6 to 1.0 us for each record. Raises: msgspec.DecodeError if it is not as documented."""
     decoded = decode_json(_READ_DECODER, _records_of, body)
     decoded.wire_bytes = len(body)
     return decoded
@@ -156,8 +156,10 @@ class IncrementalReadDecoder:
         return consumed
 
     def _decode_piece(self, data: memoryview) -> int:
-        """Decode the records up to the last split. The remaining bytes begin with the comma of the split, which the next call replaces
-        by a bracket.
+        """Decode the records that are complete in `data`, and return how many bytes were consumed.
+
+        The remaining bytes begin with the comma before the next record. The next call replaces this comma by a bracket, so that it can
+        decode them as a list.
         """
         first = 0 if self._prefix else self._records_start(data)
         split = _last_split(data)
@@ -265,7 +267,7 @@ def _decode_apart(
 ) -> Decoded:
     """Cut out the payloads, decode them and the remaining JSON separately, and put each payload into its record.
 
-    Raises: ValueError if a cut was not the payload of one record.
+    Raises: ValueError if a piece that was cut out is not the payload of one record.
     """
     # 1. Cut. A cut at an escaped quotation mark would end in a backslash, which base64 decoding refuses.
     rest, payloads, at = [], [], 0

@@ -1,7 +1,7 @@
 """DirectTransport sends the calls of most jobs without the AWS SDK, which is not even imported.
 
 A call is signed by `SignedPost`, sent by `Http1Pools`, and decoded while its response arrives. `FastPathCalls` combines these, at a tenth
-of the SDK's CPU. `SdkTransport` uses it too, for the frequent calls.
+of the SDK's CPU. `SdkTransport` uses `FastPathCalls` for the frequent calls.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def queue_url(kinesis_url: str, api: str, queue_arn: str | None, is_fips: bool =
     """Return the URL of a call about a queue, by the rules of botocore 1.44.8.
 
     - `kinesis_url`: the URL of other calls to Kinesis. If it is not a host of AWS, it is also the result.
-    - `is_fips`: whether FIPS is set, which in us-gov does not change `kinesis_url`.
+    - `is_fips`: whether FIPS endpoints must be used. In us-gov `kinesis_url` does not show that.
     """
     # The SDK versions that the constraints allow do not know these calls. So their hosts are found here, and this package signs and sends
     # them.

@@ -71,9 +71,9 @@ proxy.
 
 
 class EndpointCheck:
-    """Translates the errors of one endpoint's calls, and finds out that the endpoint is another web server, such as the user's own.
+    """Translates the errors of one endpoint's calls, and finds out whether the endpoint is another web server, such as the user's own.
 
-    An endpoint that has answered like Kinesis once is Kinesis: later responses of a proxy are retried.
+    Once an endpoint has answered like Kinesis, it counts as Kinesis: calls that a proxy answers later are retried.
     """
 
     def __init__(self) -> None:

@@ -77,7 +77,7 @@ class EventSubscription:
 
     @property
     def _transport(self) -> Any:
-        """The transport of the socket. None after the end of the body, and for a response that is not read ahead."""
+        """The transport of the socket. None after the end of the body, and for a response that stops the sender itself (HTTP/2)."""
         connection = self._response.connection
         return None if connection is None else connection.transport
 
@@ -141,7 +141,7 @@ class FrameReader:
         """Return the next frame, or None at the end of the body. If the call is cancelled, the bytes stay buffered for the next one.
 
         Raises: TruncatedStreamError if the body ends inside a frame; the SDK's errors if a checksum or a length is wrong;
-        MalformedResponseError if the headers are cut or of an unknown type.
+        MalformedResponseError if a header is incomplete or of an unknown type.
         """
         if not await self._fill(_PRELUDE.size):
             return None
@@ -213,7 +213,7 @@ def _verify_checksum(data: bytes | memoryview, checksum: int) -> None:
 def _headers(packed: bytes) -> Mapping[str, Any]:
     """Return headers as the SDK parses them.
 
-    Raises: MalformedResponseError if the headers are cut or of an unknown type; the SDK's header errors.
+    Raises: MalformedResponseError if a header is incomplete or of an unknown type; the SDK's header errors.
     """
     try:
         _verify_complete(packed)
@@ -224,9 +224,9 @@ def _headers(packed: bytes) -> Mapping[str, Any]:
 
 
 def _verify_complete(packed: bytes) -> None:
-    """Check that no header is cut.
+    """Check that no header is incomplete.
 
-    Raises: ValueError or IndexError if a header is cut, KeyError if its type is unknown.
+    Raises: ValueError or IndexError if a header is incomplete, KeyError if its type is unknown.
     """
     # If a value is cut, the SDK would return the cut value without an error.
     at = 0

@@ -1,6 +1,7 @@
 """A pool of HTTP/1.1 connections for each endpoint (`Http1Pools`); a connection has one request and response at a time.
 
-`http1_response.py` parses the responses. The last part is the read buffers of encrypted connections, which connections share.
+`http1_response.py` parses the responses. The functions at the end let encrypted connections share a read buffer, and limit
+how much a connection reads ahead.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ class Http1ConnectionPool:
             self._return(connection)
 
     def _drop_idle_since(self, began: float) -> None:
-        """Close idle connections that have not been used since `began`, because a connection of that age was lost."""
+        """Close idle connections that were last used before `began` (event-loop time), because a connection of that age was lost."""
         # What ended that connection (a load balancer, a suspension of this machine) has probably ended the others. A call that tried them
         # one by one would use up its retries.
         while self._idle and self._idle[0][0] <= began:
@@ -241,6 +242,8 @@ class Http1ConnectionPool:
 def _rotate(addresses: list[Any], rotation: int) -> list[Any]:
     """Return the addresses in another order, so that connections are spread over the servers. Address families keep the resolver's
     order.
+
+    `rotation`: the number of places by which the addresses of each family are moved.
     """
     families: dict[int, list[Any]] = {}
     for address in addresses:

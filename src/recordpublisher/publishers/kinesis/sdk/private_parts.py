@@ -60,8 +60,9 @@ def forget_credentials(session: Any) -> None:
 
 
 def expire_credentials(credentials: Any) -> None:
-    """Make credentials that the SDK renews count as expired, so that their next use renews them, and does not take an assumed role from
-    the SDK's cache.
+    """Make credentials that the SDK renews count as expired, so that their next use renews them.
+
+    The SDK's cache of assumed roles is emptied, because it would return the old credentials.
     """
     credentials._expiry_time = credentials._time_fetcher()
     cache = getattr(getattr(credentials._refresh_using, "__self__", None), "_cache", None)

@@ -161,7 +161,7 @@ class CheckedCredentials:
         self._asked: tuple[float, Any] | None = None
 
     def use(self, credentials: Any) -> None:
-        """Use these credentials of the SDK from now on. Clients that were made before keep this object, and so get them too."""
+        """Use these credentials of the SDK from now on. Clients that were made earlier hold this object, so they use them as well."""
         if credentials is not self.sdk_credentials:
             self.sdk_credentials, self._asked = credentials, None
 

@@ -145,7 +145,7 @@ class SdkTransport:
                 return response
 
     async def _call_queue(self, client: Any, api: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Make a call about a queue, which the SDK does not know. If the call needs a proxy, the SDK's HTTP session sends it."""
+        """Make a call about a queue. The SDK does not know these calls. If one needs a proxy, the SDK's HTTP session sends it."""
         is_fips = ensure_boolean(self._session.get_config_variable("use_fips_endpoint") or False)
         url = queue_url(client.meta.endpoint_url, api, parameters.get("QueueARN"), is_fips)
         region = client.meta.region_name
