@@ -72,6 +72,34 @@ async def test_a_sink_that_keeps_the_positions_needs_no_store(tmp_path, kind):
     assert after["store"] == ("ok", f"not needed: {kind} keeps the positions with its rows, positions of 1 shard")
 
 
+@pytest.mark.parametrize("workers", ["ALONE", "GROUP"])
+@pytest.mark.parametrize("has_folder", [False, True])
+@pytest.mark.parametrize("kind", ["jsonl", "sql"])
+async def test_a_state_store_that_is_added_to_positions_next_to_the_rows_is_a_problem(
+    tmp_path, kind, has_folder, workers
+):
+    """`recordpublisher run` with the same properties is refused."""
+    place = {"jsonl": tmp_path / "rows", "sql": f"sqlite:///{tmp_path}/rows.db"}[kind]
+    sink = {"flink.sink": kind, f"flink.sink.{kind}.{'path' if kind == 'jsonl' else 'uri'}": str(place)}
+    properties = {**sink, "flink.job.name": "orders"}
+    store = {"flink.state.uri": str(tmp_path / "state"), "flink.job.workers": workers}
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        first = await found(endpoint, **properties, **store)
+        endpoint.stream("orders").put(b"{}", "key")
+        async with rp.DataFetcher("orders", {**endpoint.properties(), **properties}, start="earliest") as job:
+            await job.run_bounded(stop_at_tip=True)
+        if has_folder:
+            (tmp_path / "state").mkdir()
+        after = await found(endpoint, **properties, **store)
+        with pytest.raises(rp.StateError, match="positions of worker"):
+            async with rp.DataFetcher("orders", {**endpoint.properties(), **properties, **store}) as job:
+                await job.run_bounded(stop_at_tip=True)
+
+    assert first["store"][0] == "ok"
+    assert after["store"][0] == "PROBLEM"
+    assert "so a start is refused" in after["store"][1]
+
+
 async def test_a_sink_that_cannot_be_made_or_read_is_told_by_its_own_checks(tmp_path):
     async with LocalKinesis(streams={"orders": 1}) as endpoint:
         unknown = await found(endpoint, **{"flink.sink": "jsnl"})

@@ -139,12 +139,14 @@ class JobChecks:
         if store is None:
             return await self._store_in_sink()
         self._made.push_async_callback(store.close)
-        if place := missing_folder(self._properties.value(STATE_URI) or ""):
-            return f"{place} will be created"
         sink = None
         with suppress(Exception):  # Another finding reports a sink that cannot be made or read.
             sink = self._keeping_sink()
-        return f"reachable, {await self._stored(JobStateReader(store, sink))}"
+        reader = JobStateReader(store, sink)
+        if place := missing_folder(self._properties.value(STATE_URI) or ""):
+            await check_rows(reader)
+            return f"{place} will be created"
+        return f"reachable, {await self._stored(reader)}"
 
     async def _store_in_sink(self) -> str:
         """Return how many positions the sink stores with its rows. Raises: NotCheckedError if it stores none, or cannot be read."""
