@@ -194,6 +194,69 @@ def test_slow_calls_that_fail_are_not_made_again_when_the_drain_timeout_is_over(
     assert (seconds < 30, calls) == (True, 1)
 
 
+class LimitedService(Service):
+    """Notes when it was called."""
+
+    def __init__(self, back_at, error):
+        super().__init__(back_at, error)
+        self.times = []
+
+    async def post(self, rows):
+        self.times.append(asyncio.get_running_loop().time())
+        await super().post(rows)
+
+
+def test_a_service_is_not_called_again_before_the_time_that_it_has_asked_for():
+    async def story():
+        error = rp.ThrottledError("POST /rows", "429", "slow down", retry_after=60)
+        service = LimitedService(asyncio.get_running_loop().time() + 100, error)
+        await read(source_of(1), ServiceSink(service))
+        return service
+
+    service = run_virtual(story())
+    assert service.rows == [b"1"]
+    first, second, third = service.times
+    assert 60 <= second - first <= 61
+    assert 60 <= third - second <= 61
+
+
+def test_a_stop_does_not_wait_for_the_time_that_the_service_has_asked_for():
+    async def story():
+        loop = asyncio.get_running_loop()
+        service = LimitedService(1e9, rp.TransientError("POST /rows", "429", "slow down", retry_after=600))
+        fetcher = make_fetcher(source_of(1), ServiceSink(service), {"flink.job.drain.timeout": "10s"})
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run_bounded(Bounds()))
+        await asyncio.sleep(60)
+        fetcher.stop()
+        stopped_at = loop.time()
+        with pytest.raises(rp.RetriesExhaustedError, match=r"slow down.*began to end 10 s ago"):
+            await running
+        await fetcher.close()
+        return loop.time() - stopped_at, service.calls
+
+    seconds, calls = run_virtual(story())
+    assert (5 <= seconds <= 13, calls) == (True, 1)
+
+
+def test_the_time_that_a_service_asks_for_does_not_lengthen_the_longest_outage():
+    async def story():
+        began = asyncio.get_running_loop().time()
+        sink = ServiceSink(Service(1e9, rp.TransientError("POST /rows", "429", "slow down", retry_after=3600)))
+        with pytest.raises(
+            rp.RetriesExhaustedError, match=r"POST /rows failed 2 times .*max.outage decides.*slow down"
+        ):
+            await read(source_of(1), sink, properties={"flink.job.max.outage": "1min"})
+        return asyncio.get_running_loop().time() - began
+
+    assert 55 <= run_virtual(story()) <= 65
+
+
+def test_a_time_to_wait_that_is_not_a_number_is_refused_in_words():
+    with pytest.raises(rp.PluginError, match="'retry_after' must be seconds, as a number, or None, not '60'"):
+        rp.TransientError("POST /rows", "429", "slow down", retry_after="60")
+
+
 async def post():
     """Stand for a request."""
 

@@ -319,7 +319,8 @@ class SinkContext:
         """Call until the call succeeds, and return its result. Use it in `open`, `write` and `flush`, which the job does not repeat.
 
         The pauses between the calls are random, at most 0.3 s at first and 5 s later. The log has a line when the calls begin to fail, one
-        each minute, and one when they succeed again.
+        each minute, and one when they succeed again. If the service says how long to wait, raise a TransientError (or ThrottledError) with
+        `retry_after`: the next call is then made no earlier, and a stop does not wait for it. Do not wait in `call` itself.
 
         In a group, `call` is made again only while the process may write (`may_write`).
 

@@ -51,6 +51,8 @@ class RetriedCall(Generic[T]):
         self._look: asyncio.TimerHandle | None = None
         self._stopped_at = math.inf
         self._last: TransientError | None = None
+        self._failed_at: float | None = None
+        self._not_before = -math.inf
 
     async def run(self) -> T:
         """Return the result of the call. Raises: the errors that `SinkContext.retry` names."""
@@ -69,17 +71,29 @@ class RetriedCall(Generic[T]):
             if inspect.isawaitable(made):
                 return await made
         except TransientError as error:
-            self._last = error
+            self._note(error)
             raise
         except self._on as error:
-            self._last = TransientError(self._service, type(error).__name__, text_of(error))
-            raise self._last from error
+            last = TransientError(self._service, type(error).__name__, text_of(error))
+            self._note(last)
+            raise last from error
         # Not raised above, where `on=Exception` would make the call again and again.
         raise PluginError(f"`retry` needs an async function without arguments, but the call returned {repr_of(made)}")
+
+    def _note(self, error: TransientError) -> None:
+        """Note an error, and the earliest time of the next call. The longest outage of the job limits the time."""
+        now, outage_ms = self._loop.time(), self._context.outages.max_outage_ms
+        self._failed_at = now if self._failed_at is None else self._failed_at
+        latest = math.inf if outage_ms is None else self._failed_at + outage_ms / 1000
+        self._last, self._not_before = error, min(now + (error.retry_after or 0.0), latest)
 
     async def _wait_for_permission(self, last: TransientError) -> None:
         context = self._context
         self._check_stop(last)
+        # Waited for in short pauses, because a stop must not take as long as a service may ask for.
+        while (left := self._not_before - self._loop.time()) > 0 and not context.is_lost():
+            await asyncio.sleep(min(left, STOP_SECONDS))
+            self._check_stop(last)
         while self._needs_permission and not context.may_write() and not context.is_lost():
             await asyncio.sleep(PERMISSION_SECONDS)
             self._check_stop(last)

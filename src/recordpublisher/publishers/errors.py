@@ -166,9 +166,26 @@ class KinesisError(RecordPublisherError):
 
 
 class TransientError(KinesisError):
-    """A retry with backoff may help: a network error, an internal failure of the service, a malformed frame."""
+    """A retry with backoff may help: a network error, an internal failure of the service, a malformed frame.
+
+    `retry_after`: how long the service asks to wait (seconds), such as the `Retry-After` of HTTP. `SinkContext.retry` waits for it.
+    `call_with_retries` does so only with `min_pause=lambda error: error.retry_after or 0.0`.
+
+    Raises: PluginError if `retry_after` is not a number.
+    """
 
     remedy = Remedy.RETRY
+    retry_after: float | None = None
+
+    def __init__(
+        self, api_or_message: str, code: str = "", message: str = "", *, retry_after: float | None = None
+    ) -> None:
+        super().__init__(api_or_message, code, message)
+        if retry_after is not None:
+            # The header of HTTP is a text, and may be a date.
+            if not isinstance(retry_after, int | float):
+                raise PluginError(f"'retry_after' must be seconds, as a number, or None, not {repr_of(retry_after)}")
+            self.retry_after = retry_after
 
 
 class ThrottledError(TransientError):
