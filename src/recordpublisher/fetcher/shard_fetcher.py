@@ -344,6 +344,7 @@ class ShardFetcher:
     def _start_run(self, run: TerminationCondition) -> None:
         self._completion.start()
         self._shards.start_run(run)
+        self._parts.status_logger.start_run(stop_at_tip=run.stop_at_tip)
         self._view.suspension.reset()
         self._scheduler.start()
         self._ownership.start_run(self._completion.start_task)
@@ -530,7 +531,13 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
             dead_letters=dead_letters,
             gaps=gaps,
             status_logger=StatusLogger(
-                table, alignment, emitter.local_watermark, clock, readers.line_of, lambda: emitter.records
+                table,
+                alignment,
+                emitter.local_watermark,
+                clock,
+                readers.line_of,
+                lambda: emitter.records,
+                type(job.factory).__name__,
             ),
             view=WorkerView(
                 table,

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import dataclasses
 import logging
 import re
 import time
@@ -172,13 +173,14 @@ class QuietSource(ScriptedSource):
         return made
 
 
-def run_for(source, seconds):
+def run_for(source, seconds, *, stop_at_tip=False, names=("a", "b")):
     async def main():
-        source.add("a", *range(2))
-        source.add("b", *range(2))
+        for name in names:
+            if f"s/{name}" not in source.shards:
+                source.add(name, *range(2))
         fetcher = make_fetcher(source, RecordingSink(), {"flink.watermark.sync.interval": 1_000})
         await fetcher.open()
-        await fetcher.run_bounded(Bounds(max_time=seconds))
+        await fetcher.run_bounded(Bounds(max_time=seconds, stop_at_tip=stop_at_tip))
         await fetcher.close()
 
     run_virtual(main())
@@ -189,10 +191,61 @@ def test_a_publisher_that_gives_no_batch_is_shown_with_its_line_and_is_no_fault(
     run_for(QuietSource(), 1_000)
 
     quiet = [record for record in caplog.records if "gave no batch lately" in record.getMessage()]
-    line = re.compile(r"2 shards gave .* \(s/a for (\d+) s\): the publisher waits at \S+:\d+ \(taken\)")
+    line = re.compile(r"2 shards gave .*, s/a for the longest time, (\d+) s: the publisher waits at \S+:\d+ \(taken\)")
     assert {record.levelname for record in quiet} == {"INFO"}
     words = [line.fullmatch(each.getMessage()) for each in quiet]
     assert [round(int(each[1]), -1) for each in words] == [60, 120, 240, 480, 960]
+
+
+class TiplessSource(ScriptedSource):
+    """Its publishers never say how far a batch is behind the tip, or only after `tip_after` seconds."""
+
+    tip_after = None
+
+    async def create(self, shard, starting_position, metrics):
+        made = await super().create(shard, starting_position, metrics)
+        run, ends_at = made.run, asyncio.get_running_loop().time() + (self.tip_after or 1e9)
+
+        async def silent(consumer):
+            async def taken(batch):
+                is_said = asyncio.get_running_loop().time() >= ends_at
+                return await consumer(batch if is_said else dataclasses.replace(batch, millis_behind_latest=None))
+
+            return await run(taken)
+
+        made.run = silent
+        return made
+
+
+def tip_warnings(caplog):
+    return [record.getMessage() for record in caplog.records if "millis_behind_latest=0" in record.getMessage()]
+
+
+@pytest.mark.parametrize("tip_after", [None, 45, 90])
+def test_a_publisher_that_does_not_say_that_it_is_at_the_tip_is_named_where_the_run_waits_for_it(caplog, tip_after):
+    source = TiplessSource()
+    source.tip_after = tip_after
+    run_for(source, 300, stop_at_tip=True)
+
+    words = (
+        "the run waits until a read is at the tip of 2 shards, and TiplessSource has not said so for s/a, although it gave no record for "
+        "60 s: when no record follows a batch, even an empty one, its publisher must give the batch millis_behind_latest=0"
+    )
+    assert [re.sub(r"6\d s:", "60 s:", each) for each in tip_warnings(caplog)] == ([] if tip_after == 45 else [words])
+
+
+def test_a_run_that_does_not_end_at_the_tip_waits_for_no_publisher_to_say_so(caplog):
+    run_for(TiplessSource(), 300)
+
+    assert tip_warnings(caplog) == []
+
+
+def test_a_publisher_that_still_gives_records_is_not_told_to_be_at_the_tip(caplog):
+    source = TiplessSource(per_read=1)
+    source.add("c", *range(1_000))
+    run_for(source, 200, stop_at_tip=True, names=("c",))
+
+    assert tip_warnings(caplog) == []
 
 
 def test_a_publisher_that_gives_a_batch_now_and_then_is_not_mentioned(caplog):

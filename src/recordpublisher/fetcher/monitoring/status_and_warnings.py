@@ -31,6 +31,7 @@ class StatusLogger:
 
     - `line_of`: returns the line of a plugin's code at which the publisher of a shard (`Shard.key`) waits, or "".
     - `written`: returns how many records were written to the sink.
+    - `publisher`: the name of the publisher's factory.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class StatusLogger:
         clock: Clock,
         line_of: Callable[[str], str] = lambda key: "",
         written: Callable[[], int] = lambda: 0,
+        publisher: str = "the publisher",
     ) -> None:
         self._table = table
         self._alignment = alignment
@@ -50,6 +52,9 @@ class StatusLogger:
         self._quiet_ms = QUIET_MS
         """How long a publisher must have given no batch before the next log line says so (ms)."""
         self._written, self._written_before = written, 0
+        self._publisher, self._stop_at_tip, self._has_warned_of_tip = publisher, False, False
+        self._without_tip: dict[str, tuple[int, float]] = {}
+        """For each shard (`Shard.key`) whose distance to the tip is not known: its emitted records, and since when they are so many."""
         self._global_watermark: int | None = None
         self._last_status = self._last_warning = clock.monotonic()
         self._stalled_since = self._slow_since = clock.monotonic()
@@ -57,11 +62,18 @@ class StatusLogger:
         self._unread_logged_at: float | None = None
         """When shards that cannot be read were last logged; None if every shard is read."""
 
+    def start_run(self, *, stop_at_tip: bool) -> None:
+        """Start a run. `stop_at_tip`: whether it ends when a read of each shard was at the tip."""
+        self._stop_at_tip, self._has_warned_of_tip = stop_at_tip, False
+        self._without_tip.clear()
+
     def check(self) -> None:
         """Log the status if a minute has passed, and the warnings that are due. Called at each heartbeat."""
         now = self._clock.monotonic()
         self._log_unread(now)
         self._log_quiet()
+        if self._stop_at_tip and not self._has_warned_of_tip:
+            self._warn_without_tip(now)
         held = sum(entry.status.is_held for entry in self._table)
         if self._alignment.global_watermark != self._global_watermark or not held:
             self._global_watermark, self._stalled_since = self._alignment.global_watermark, now
@@ -120,6 +132,34 @@ class StatusLogger:
                 line,
                 extra=log_extra(entry.key),
             )
+
+    def _warn_without_tip(self, now: float) -> None:
+        """Warn once in a run that a publisher which gives only empty batches has never said how far they are behind the tip."""
+        known, self._without_tip = self._without_tip, {}
+        for entry in self._table:
+            # A publisher that gives no batch at all is logged by `_log_quiet`, and a read that fails by `_log_unread`.
+            is_read = entry.needs_reader and entry.reading.last_read_ms is not None and not entry.reading.queue
+            if not is_read or entry.shard.closed or entry.metrics.millis_behind_latest >= 0:
+                continue
+            if entry.metrics.last_failure is None and (unread_ms(entry, self._clock.now_ms()) or 0) < QUIET_MS:
+                before, since = known.get(entry.key, (-1, now))
+                self._without_tip[entry.key] = (
+                    entry.emission.records,
+                    since if before == entry.emission.records else now,
+                )
+        key = min(self._without_tip, key=lambda each: self._without_tip[each][1], default=None)
+        if key is None or now - self._without_tip[key][1] < MINUTE:
+            return
+        self._has_warned_of_tip = True
+        log.warning(
+            "the run waits until a read is at the tip of %s, and %s has not said so for %s, although it gave no record for %.0f s: when no "
+            "record follows a batch, even an empty one, its publisher must give the batch millis_behind_latest=0",
+            counted(len(self._without_tip), "shard"),
+            self._publisher,
+            key,
+            now - self._without_tip[key][1],
+            extra=log_extra(key),
+        )
 
     def _update_slow_since(self, held: int, now: float) -> None:
         """Start to measure slow alignment (W12) again if it is not slow now.

@@ -120,6 +120,7 @@ class TerminationCondition:
         self._per_shard: dict[str, int] = {}
         self.until_event_time = bounds.until_event_time
         self.max_time = bounds.max_time
+        self.stop_at_tip = bounds.stop_at_tip
         self.records = 0
         self.payload_bytes = 0
         self.ends = bounds.ends
