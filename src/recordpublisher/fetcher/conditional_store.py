@@ -35,6 +35,9 @@ class ConditionalStore(AsyncPort, ABC):
     A name is a path (`query/batch/group-0`). Every write is durable when it returns. ConflictError always means that another writer's value
     is stored, even if the response to an earlier attempt was lost.
 
+    Every read shows each write that has returned, also a write of another process (read-after-write); only `list` without `consistent` may
+    be older. With a cache, or a replica that lags behind, a group would write records again.
+
     Every method raises StoreUnavailableError if the store cannot be reached now (RetriesExhaustedError if the store is a database), and
     StateError if a later attempt would fail too.
     """

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ..fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
+from ..publishers.safe_text import repr_of
 from .contract import Contract, on_case
 
 RACES = 3
@@ -36,12 +37,26 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
         """Check that the second writer gets a ConflictError with the first writer's value, even through another store object."""
         store, other = case.open(), case.open()
         assert isinstance(store.place, str), f"`place` is {store.place!r}: it must be a text, which messages show"
-        assert await store.get("a/1") is None
+        _check_read("get", await store.get("a/1"), None)
         version = await store.put_if_absent("a/1", b"first")
         assert await _conflict(other.put_if_absent("a/1", b"second")) == VersionedValue(b"first", version)
-        assert await other.get("a/1") == VersionedValue(b"first", version)
+        _check_read("get", await other.get("a/1"), VersionedValue(b"first", version))
         await store.close()
         await other.close()
+
+    @on_case
+    async def test_a_read_shows_every_write_that_has_returned(self, case: ConditionalStoreCase) -> None:
+        """Check that each kind of read shows a new, a replaced and a deleted value at once, even through another store object."""
+        writer, reader = case.open(), case.open()
+        _check_read("list", dict(await reader.list("a/")), {})
+        first = await writer.put_if_absent("a/1", b"1")
+        await _check_reads(reader, VersionedValue(b"1", first))
+        second = await writer.compare_and_set("a/1", b"2", first)
+        await _check_reads(reader, VersionedValue(b"2", second))
+        await writer.delete("a/1")
+        await _check_reads(reader, None)
+        await writer.close()
+        await reader.close()
 
     @on_case
     async def test_a_value_is_replaced_only_with_its_version(self, case: ConditionalStoreCase) -> None:
@@ -52,7 +67,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
         for _ in range(2):
             current = await _conflict(sleeper.compare_and_set("a/1", b"too late", first))
             assert current == VersionedValue(b"2", second)
-        assert await sleeper.get("a/1") == VersionedValue(b"2", second)
+        _check_read("get", await sleeper.get("a/1"), VersionedValue(b"2", second))
         assert await sleeper.compare_and_set("a/1", b"3", second) not in (first, second)
         await sleeper.close()
         await successor.close()
@@ -64,7 +79,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
         version = await store.put_if_absent("a/1", b"1")
         await store.delete("a/1", "a/2")
         assert await _conflict(store.compare_and_set("a/1", b"2", version)) is None
-        assert await store.get("a/1") is None
+        _check_read("get", await store.get("a/1"), None)
         await store.put_if_absent("a/1", b"another")
         current = await _conflict(store.compare_and_set("a/1", b"2", version))
         assert current is not None
@@ -85,8 +100,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
         known = set(await asyncio.gather(*map(put, range(8))))
         stored = await store.get("a/1")
-        assert stored is not None
-        assert known == {stored.value}
+        _check_read("get", {None if stored is None else stored.value}, known)
         await store.close()
 
     @on_case
@@ -110,7 +124,8 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
             )
             assert all(isinstance(error, ConflictError) for error in others), others
             number, version = won[0]
-            assert await stores[0].get("a/1") == VersionedValue(b"%d of %d" % (number, round_number), version)
+            written = VersionedValue(b"%d of %d" % (number, round_number), version)
+            _check_read("get", await stores[0].get("a/1"), written)
         for store in stores:
             await store.close()
 
@@ -124,13 +139,15 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
         for name in ("a/x-2", "a/x-1", "a/y-1", "b/x-1", "a2/x"):
             await store.put_if_absent(name, name.encode())
         listed = await store.list("a/")
-        assert [(name, entry.value) for name, entry in listed.items()] == [
-            (name, name.encode()) for name in ("a/x-1", "a/x-2", "a/y-1")
-        ]
-        assert dict(await store.list_versions("a/")) == {name: entry.version for name, entry in listed.items()}
+        names = ["a/x-1", "a/x-2", "a/y-1"]
+        _check_read(
+            "list", [(name, entry.value) for name, entry in listed.items()], [(each, each.encode()) for each in names]
+        )
+        versions = {name: entry.version for name, entry in listed.items()}
+        _check_read("list_versions", dict(await store.list_versions("a/")), versions)
         assert list(await store.list("a/x", consistent=False)) == ["a/x-1", "a/x-2"]
         assert len(await store.list("")) == 5
-        assert list(await store.list_names("a/", before="a/x-2")) == ["a/x-1"]
+        _check_read("list_names", list(await store.list_names("a/", before="a/x-2")), ["a/x-1"])
         assert list(await store.list_names("b/", before="a/z")) == []
         await store.close()
 
@@ -141,8 +158,8 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
         for name in ("a/1", "b/c"):
             await store.put_if_absent(name, name.encode())
         read = await store.get_all(["b/c", "a/2", "a/1"])
-        assert {name: entry.value for name, entry in read.items()} == {"a/1": b"a/1", "b/c": b"b/c"}
-        assert read["a/1"] == await store.get("a/1")
+        _check_read("get_all", {name: entry.value for name, entry in read.items()}, {"a/1": b"a/1", "b/c": b"b/c"})
+        _check_read("get", await store.get("a/1"), read["a/1"])
         await store.close()
 
     @on_case
@@ -152,6 +169,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
         await store.put_if_absent("large", large := bytes(range(256)) * 1000)
         await store.put_if_absent("empty", b"")
         stored = {name: entry.value for name, entry in (await store.list("")).items()}
+        _check_read("list", list(stored), ["empty", "large"])
         assert stored == {"empty": b"", "large": large}
         await store.close()
 
@@ -161,9 +179,10 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
         store = case.open()
         for number in range(40):
             await store.put_if_absent(f"many/{number:02d}", b"%02d" % number * 20_000)
-        assert [int(entry.value[:2]) for entry in (await store.list("many/")).values()] == [*range(40)]
+        numbers = [int(entry.value[:2]) for entry in (await store.list("many/")).values()]
+        _check_read("list", numbers, [*range(40)])
         await store.delete(*await store.list_names("many/"))
-        assert await store.list("many/") == {}
+        _check_read("list", list(await store.list("many/")), [])
         await store.close()
 
     @on_case
@@ -174,8 +193,28 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
         version = await store.put_if_absent("a/1", b"1")
         await store.close()
         await store.close()
-        assert await store.get("a/1") == VersionedValue(b"1", version)
+        _check_read("get", await store.get("a/1"), VersionedValue(b"1", version))
         await store.close()
+
+
+async def _check_reads(store: ConditionalStore, stored: VersionedValue | None) -> None:
+    """Check that each kind of read shows the value of `a/1`, which is the only one (None: it was deleted)."""
+    values = {} if stored is None else {"a/1": stored}
+    _check_read("get", await store.get("a/1"), stored)
+    _check_read("get_all", dict(await store.get_all(["a/1"])), values)
+    _check_read("list", dict(await store.list("a/")), values)
+    _check_read(
+        "list_versions", dict(await store.list_versions("a/")), {name: each.version for name, each in values.items()}
+    )
+    _check_read("list_names", list(await store.list_names("a/")), list(values))
+
+
+def _check_read(method: str, found: object, stored: object) -> None:
+    """Check what a read found. Raises: AssertionError if it differs from what was stored before the read."""
+    assert found == stored, (
+        f"`{method}` found {repr_of(found)} where {repr_of(stored)} was stored: a read must show every write that has returned, also "
+        "a write of another process"
+    )
 
 
 async def _conflict(write: Awaitable[str]) -> VersionedValue | None:
