@@ -198,7 +198,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
 
 async def _check_reads(store: ConditionalStore, stored: VersionedValue | None) -> None:
-    """Check that each kind of read shows the value of `a/1`, which is the only one (None: it was deleted)."""
+    """Check that each kind of read shows the value of `a/1`, the only one, or no value if it was deleted."""
     values = {} if stored is None else {"a/1": stored}
     _check_read("get", await store.get("a/1"), stored)
     _check_read("get_all", dict(await store.get_all(["a/1"])), values)
