@@ -132,7 +132,7 @@ class PublisherContract(Contract[PublisherCase]):
             ) from error
         for number, (place, following) in enumerate(pairwise(places), 1):
             assert place < following, (
-                f"record {number} (from 0) has the sequence number '{records[number].sequence_number}', which is not behind "
+                f"record {number} (from 0) has the sequence number '{records[number].sequence_number}', which does not come after "
                 f"'{records[number - 1].sequence_number}' in the order of `order_of`: sequence numbers of a shard grow"
             )
 
@@ -641,7 +641,7 @@ class RecordingConsumer:
                 "a batch with records has no read_position: it is the position of its last record"
             )
             assert position not in self._taken, (
-                f"the records up to {position} came twice: resume behind the returned position"
+                f"the records up to {position} came twice: resume after the returned position"
             )
             self._taken.add(position)
         return position

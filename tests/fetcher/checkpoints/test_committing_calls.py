@@ -115,22 +115,26 @@ async def test_a_forgotten_await_ends_the_call(method):
     ("method", "answer", "words"),
     [
         ("stage", True, "returned True: return a Staged, or None if there are no rows"),
-        ("stage", Staged(CommitNumber("job/life", 2), {}), "returned the number CommitNumber(writer='job/life', n=2)"),
-        ("stage", Staged(NUMBER, [1]), "returned the content [1]: it must be a dict"),
+        (
+            "stage",
+            Staged(CommitNumber("job/life", 2), {}),
+            "returned a Staged with the number CommitNumber(writer='job/life', n=2)",
+        ),
+        ("stage", Staged(NUMBER, [1]), "returned a Staged with the content [1]: the content must be a dict"),
         (
             "stage",
             Staged(NUMBER, {"a": [{1}]}),
-            "returned content that JSON cannot hold unchanged: content['a'][0] is {1}",
+            "returned a Staged with content that JSON cannot hold unchanged: content['a'][0] is {1}",
         ),
         (
             "stage",
             Staged(NUMBER, {1: "a"}),
-            "returned content that JSON cannot hold unchanged: the key 1 in content is not a str",
+            "returned a Staged with content that JSON cannot hold unchanged: the key 1 in content is not a str",
         ),
         (
             "stage",
             Staged(NUMBER, {"a": float("nan")}),
-            "returned content that JSON cannot hold unchanged: content['a'] is nan",
+            "returned a Staged with content that JSON cannot hold unchanged: content['a'] is nan",
         ),
         ("commit", None, "returned None: return the new version of the entry as a str"),
         ("unpublished", None, "returned None: return a list of Staged, and [] for none"),

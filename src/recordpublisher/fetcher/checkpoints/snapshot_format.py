@@ -138,7 +138,8 @@ def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, .
         order = order_of(state.position.sequence)
     except (TypeError, ValueError) as error:
         raise StateError(
-            f"the sequence number of a stored position cannot be read: {state.position.sequence!r}"
+            f"a stored position has the sequence number {state.position.sequence!r}, which this publisher cannot order: "
+            "did a job with another publisher store it?"
         ) from error
     part = state.position.sub_sequence if state.position.is_inside_aggregate else float("inf")
     return (state.ended, True, order, part)

@@ -371,7 +371,7 @@ class ArchivePublisher(RecordPublisher):
             result = await live.run(lambda batch: self._accept_live(batch, consumer))
         except _BackToFilesError:
             log.info(
-                "%s is read from the archive again, because records have expired in the stream that the archive has",
+                "%s is read from the archive again, because its next records have expired in the stream, and the archive has them",
                 self._shard.key,
                 extra=log_extra(self._shard.key),
             )

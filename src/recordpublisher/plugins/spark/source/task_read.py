@@ -254,8 +254,8 @@ class TaskRead:
         if found == (claimed.records, claimed.first, claimed.last):
             return
         error = DataLossError(
-            f"{key}: {claimed.records} records from {claimed.first} to {claimed.last} were claimed, but reading them again gave "
-            f"{found[0]} from {found[1]} to {found[2]}; they may be past the stream's retention",
+            f"{key}: {claimed.records} records from {claimed.first} to {claimed.last} were read by an earlier attempt, but reading them "
+            f"again gave {f'{found[0]} from {found[1]} to {found[2]}' if found[0] else 'none'}; they may be past the stream's retention",
             HOW_TO_ACCEPT_LOSS,
         )
         if not self.plan.accepts_loss:
