@@ -136,7 +136,7 @@ async def test_a_forgotten_await_ends_the_call(method):
             Staged(NUMBER, {"a": float("nan")}),
             "returned a Staged with content that JSON cannot hold unchanged: content['a'] is nan",
         ),
-        ("commit", None, "returned None: return the new version of the entry as a str"),
+        ("commit", None, "returned None: return the new version of the value that it has written, as a str"),
         ("unpublished", None, "returned None: return a list of Staged, and [] for none"),
         ("take_back", ["a"], "returned ['a']: return a list of Staged, and [] for none"),
         ("writers", "job/life", "returned 'job/life': return a list of str, and [] for none"),

@@ -71,7 +71,7 @@ class CommittingCalls:
     ) -> str:
         """Write the entry, and return its new version."""
         found: str = await self._call("commit", store, name, value, expected, staged)
-        wanted = "the new version of the entry as a str, as `write_value` does"
+        wanted = "the new version of the value that it has written, as a str, as `write_value` does"
         self._check("commit", found, isinstance(found, str), wanted)
         return found
 

@@ -359,7 +359,7 @@ class ArchivePublisher(RecordPublisher):
         if self._budget is not None:
             self._live.set_read_budget(self._budget)
         log.info(
-            "%s is read from the live stream now, after %s",
+            "%s is now read from the live stream instead of the archive, after %s",
             self._shard.key,
             self._last_position or "its start",
             extra=log_extra(self._shard.key),

@@ -261,9 +261,10 @@ def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:
             has_pending="pendingCheckpoint" in item,
         )
     except (KeyError, TypeError, ValueError) as error:
-        remedy = "delete the row, or let the KCL write it again, then import"
+        remedy = "Delete the row, or let the KCL write it again, then import"
         raise StateError(
-            f"the row {row} of {place} is not a lease of the KCL: {error!r} in {str(item)[:300]}: {remedy}"
+            f"the row {row} of {place} is not a lease of the KCL, because a field is missing or not valid ({error!r}): "
+            f"{str(item)[:300]}. {remedy}"
         ) from error
     if lease.key != key or (stream_id is not None and stream_id.count(":") != 2):
         raise StateError(f"a row of {place} is not a lease of the KCL: key {key!r}, stream {stream_id!r}")

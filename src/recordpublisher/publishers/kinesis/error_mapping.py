@@ -122,7 +122,7 @@ def reject_malformed(api: str) -> Iterator[None]:
         raise TransientError(
             api,
             "MalformedResponse",
-            f"the response is not as documented, because a field is missing or has a wrong type: {error!r}",
+            f"the response is not as documented, because a field is missing or not valid: {error!r}",
         ) from error
 
 

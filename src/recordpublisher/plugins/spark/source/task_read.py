@@ -196,7 +196,9 @@ class TaskRead:
         except DataLossError as error:  # A whole shard is past retention.
             if not self.plan.accepts_loss:
                 raise
-            LOG.warning("%s; each shard is read by itself now because flink.state.dataloss=CONTINUE", error.loss)
+            LOG.warning(
+                "%s; the other shards are read one at a time, because flink.state.dataloss=CONTINUE", error.loss
+            )
             rows = self._rows_again()  # Start again, because it is not known how far the other shards were read.
             for shard, state in states.items():
                 with contextlib.suppress(DataLossError):
