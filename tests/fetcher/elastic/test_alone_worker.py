@@ -89,7 +89,7 @@ def test_a_later_start_replaces_one_that_runs_at_once():
         began = now()
         second = await AloneProcess(group).start()
         took = now() - began
-        with pytest.raises(FencedError, match="a later start"):
+        with pytest.raises(FencedError, match="the job was started again"):
             await first.running
         noticed = now() - began
         group.send()
