@@ -189,7 +189,7 @@ def test_a_publisher_that_gives_no_batch_is_shown_with_its_line_and_is_no_fault(
     run_for(QuietSource(), 1_000)
 
     quiet = [record for record in caplog.records if "gave no batch lately" in record.getMessage()]
-    line = re.compile(r"2 shards gave .* \(s/a for (\d+) s\): the publisher waits at \S+:\d+ \(taken\)")
+    line = re.compile(r"2 shards gave .*, s/a for the longest time, (\d+) s: the publisher waits at \S+:\d+ \(taken\)")
     assert {record.levelname for record in quiet} == {"INFO"}
     words = [line.fullmatch(each.getMessage()) for each in quiet]
     assert [round(int(each[1]), -1) for each in words] == [60, 120, 240, 480, 960]
