@@ -58,7 +58,8 @@ AREAS = {
     "plugins": (
         "What plugins implement",
         [
-            "RecordPublisher", "RecordPublisherFactory", "QueueSource", "RunResult", "BatchConsumer", "Checks", "ShardMetrics",
+            "RecordPublisher", "RecordPublisherFactory", "QueueSource", "RunResult", "BatchConsumer", "Checks",
+            "OldestRecord", "ShardMetrics",
             "MetricsExporter", "MetricsSource", "WorkerMetrics", "WorkerHealth",
             "ConditionalStore", "VersionedValue", "FolderStore", "Deserializer", "hookimpl", "Registrar", "Registry", "publisher_class",
         ],

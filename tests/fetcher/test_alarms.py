@@ -67,4 +67,4 @@ def test_many_alarms_do_not_flood_the_log_but_every_one_is_reported(caplog):
 
     assert len(reported) == MAX_LOGGED + 5
     assert len(caplog.records) == MAX_LOGGED + 1
-    assert caplog.records[-1].message == "5 more alarms are not shown in the log"
+    assert caplog.records[-1].message == "further alarms that are not shown in the log: 5"

@@ -70,6 +70,6 @@ async def test_a_sink_counts_only_in_counters_that_outlast_their_shard(monkeypat
             self.context.count(batch.shard.key, counter)
 
     with pytest.raises(
-        rp.PluginError, match=f"a sink has counted a record in {counter!r}. Valid values: skipped_records, "
+        rp.PluginError, match=f"a sink has counted a record in the counter {counter!r}. Valid values: skipped_records, "
     ):
         await run(monkeypatch, Counts(None))

@@ -235,7 +235,7 @@ def test_an_acknowledgement_that_fails_or_hangs_is_named_with_its_line(acknowled
     run_virtual(acknowledged_by(acknowledge))
     line = next(each for each in caplog.messages if each.startswith("cannot acknowledge 2 records"))
     assert re.search(
-        rf"received again: `Acknowledges\.acknowledge` at \S+:\d+ \(\w+\) failed: {reason}$",
+        rf"delivers them again: `Acknowledges\.acknowledge` at \S+:\d+ \(\w+\) failed: {reason}$",
         line,
     )
 

@@ -413,9 +413,9 @@ async def _a_number(factory, what):
         (
             {"unlisted_shards": _open_shards},
             "test_shards_that_the_stream_no_longer_lists_are_closed",
-            "is `closed` and",
+            "set `closed` and",
         ),
-        ({"oldest_record": _later_record}, "test_the_oldest_record_is_not_behind_the_first_one", "first record is '1'"),
+        ({"oldest_record": _later_record}, "test_the_oldest_record_is_not_behind_the_first_one", "first record '1'"),
         (
             {"oldest_record": _a_number},
             "test_the_oldest_record_is_not_behind_the_first_one",

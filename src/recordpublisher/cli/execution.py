@@ -294,7 +294,7 @@ def _refuse_streams_of_plugins(properties: Properties) -> None:
         why_not_in_kinesis,  # Imported here because it loads pluggy.
     )
 
-    if why := why_not_in_kinesis(properties, "this command asks Kinesis for its own streams"):
+    if why := why_not_in_kinesis(properties, "this command works only with streams of Kinesis"):
         raise ConfigurationError(
             RECORD_PUBLISHER.key, properties.as_given(RECORD_PUBLISHER), "POLLING or EFO", reason=why
         )

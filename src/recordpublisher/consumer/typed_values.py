@@ -320,7 +320,7 @@ def decimal_digits(column: str) -> tuple[int, int] | None:
     precision, scale = int(found[1]), int(found[2] or 0)
     if not 1 <= precision <= MOST_DIGITS or scale > precision:
         raise ValueError(
-            f"{column} is not DECIMAL(precision, scale) with 1 to {MOST_DIGITS} digits, and no more after the point"
+            f"{column} is not a valid DECIMAL(precision, scale): the precision is 1 to {MOST_DIGITS}, and the scale at most the precision"
         )
     return precision, scale
 

@@ -102,4 +102,4 @@ def _log(level: int, alarms: list[Alarm]) -> None:
     for alarm in alarms[:MAX_LOGGED]:
         log.log(level, "%s", alarm, extra=log_extra(alarm.subject) if alarm.kind is AlarmKind.UNREAD else None)
     if len(alarms) > MAX_LOGGED:
-        log.log(level, "%d more alarms are not shown in the log", len(alarms) - MAX_LOGGED)
+        log.log(level, "further alarms that are not shown in the log: %d", len(alarms) - MAX_LOGGED)

@@ -98,7 +98,7 @@ class RequestDispatcher:
             case FaultKind.ERROR:
                 raise ApiError("InternalFailure", "injected", 500)
             case FaultKind.MISSING:
-                raise not_found("injected: it exists")
+                raise not_found("injected fault: the shard exists")
             case FaultKind.EXPIRE:
                 raise ApiError("ExpiredIteratorException", "Iterator expired: injected.")
             case FaultKind.RESET:

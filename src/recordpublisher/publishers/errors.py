@@ -283,7 +283,7 @@ class DataLossError(StateError):
 
     - `loss`: the message without the remedy, for a job that accepts the loss.
     - `remedy`: how to continue, as the end of the message; empty: with `flink.state.dataloss=CONTINUE`.
-    - `resume`: where the next publisher of the shard starts, if the job accepts the loss; None: at the oldest record of the shard.
+    - `resume`: where the next publisher of the shard starts, if the job accepts the loss. If it is None, that is the oldest record.
     """
 
     def __init__(self, loss: str, remedy: str = "", *, resume: StartingPosition | None = None) -> None:

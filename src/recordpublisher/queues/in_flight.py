@@ -16,7 +16,7 @@ from recordpublisher.publishers.base import QueueSource
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError, RetriesExhaustedError, TransientError
 from recordpublisher.publishers.records import UserRecord
-from recordpublisher.publishers.safe_text import repr_of
+from recordpublisher.publishers.safe_text import counted, repr_of
 from recordpublisher.publishers.user_code import (
     PluginCall,
     cause_in_user_code,
@@ -240,8 +240,8 @@ class InFlight:
             await self._call("release", left)
         except RecordPublisherError as error:
             log.warning(
-                "%d records could not be released, so they are received again only after their visibility timeout: %s",
-                len(left),
+                "%s could not be released, and can be received again only after the visibility timeout: %s",
+                counted(len(left), "record"),
                 error,
             )
 
@@ -293,8 +293,8 @@ class InFlight:
             reason = describe_error(error)
             raised = error if is_raised_in_user_code(error) else cause_in_user_code(error)
             call = f"`{type(self._source).__name__}.{name}`" + (f" at {raised_line(raised)}" if raised else "")
-            text = "cannot %s %d records, so they are received again: %s failed: %s"
-            log.warning(text, name, len(deliveries), call, reason)
+            text = "cannot %s %s, so the source delivers them again: %s failed: %s"
+            log.warning(text, name, counted(len(deliveries), "record"), call, reason)
             failed = {each.number for each in deliveries}
         for delivery in deliveries:
             delivery.metrics.add("failed_acknowledgements", delivery.number in failed)

@@ -16,7 +16,7 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import PluginError
 from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.publishers.retry import RetryPolicy, call_with_retries
-from recordpublisher.publishers.safe_text import repr_of
+from recordpublisher.publishers.safe_text import counted, repr_of
 from recordpublisher.publishers.user_code import PluginCall
 
 from ..consumer.event_time import check_arrivals
@@ -348,8 +348,8 @@ class Receivers:
         if self._in_flight.are_held(numbers):
             return True
         log.warning(
-            "the visibility timeout of %d records of %s expired before they were written, so they are received again",
-            len(numbers),
+            "the visibility timeout of %s of %s expired before the write, so the queue delivers them again",
+            counted(len(numbers), "record"),
             receiver.shard.key,
         )
         self._in_flight.give_up(numbers)

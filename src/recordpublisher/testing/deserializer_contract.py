@@ -62,7 +62,7 @@ class DeserializerContract(Contract[DeserializerCase]):
         for payload, value in reversed(list(case.expected.items())):
             values = await case.values(payload, payload)
             assert values == [value, value], (
-                f"the payload {payload!r:.100} of a later batch has the values {repr_of(values, 200)}"
+                f"the payload {payload!r:.100} of a later batch has the values {repr_of(values, 200)}, expected {value!r:.100} twice"
             )
 
     @on_case

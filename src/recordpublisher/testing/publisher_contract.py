@@ -91,7 +91,7 @@ class PublisherContract(Contract[PublisherCase]):
         await _run_case_to_end(case, consumer)
         count = len(consumer.payloads)
         assert count >= len(case.payloads), (
-            f"{count} of {len(case.payloads)} records came: `run` ended, and the position of the last one is not that of the end"
+            f"{count} of {len(case.payloads)} records came: `run` ended, and the position of the last one is not the end of the shard"
         )
         given = sum(len(batch) > 0 for batch in consumer.batches)
         assert given > 1, (
@@ -132,7 +132,7 @@ class PublisherContract(Contract[PublisherCase]):
             ) from error
         for number, (place, following) in enumerate(pairwise(places), 1):
             assert place < following, (
-                f"record {number} (from 0) has the sequence number '{records[number].sequence_number}', which is not behind "
+                f"record {number} (from 0) has the sequence number '{records[number].sequence_number}', which does not come after "
                 f"'{records[number - 1].sequence_number}' in the order of `order_of`: sequence numbers of a shard grow"
             )
 
@@ -221,12 +221,15 @@ class PublisherContract(Contract[PublisherCase]):
         await _run_to_end(await case.publisher(metrics=metrics), consumer)
         counted = metrics.number_of_deaggregated_records
         assert metrics.reads, "no read was counted: call `metrics.count_read(batch)` for each batch"
-        assert counted == len(case.payloads), f"{counted} records were counted of {len(case.payloads)}"
+        assert counted == len(case.payloads), (
+            f"{counted} records were counted, and the case has {len(case.payloads)}: "
+            "call `metrics.count_read(batch)` once for each batch"
+        )
         assert sum(batch.raw_count for batch in consumer.batches), (
-            "no batch has a `raw_count`: how many records of the source it holds"
+            "no batch has a `raw_count`: set it to the number of records of the source in the batch"
         )
         assert sum(batch.raw_bytes for batch in consumer.batches), (
-            "no batch has `raw_bytes`, by which the memory of a job is bounded"
+            "no batch has `raw_bytes`, by which the memory of a job is bounded: set it to the bytes that the source sent"
         )
 
     @on_case
@@ -352,7 +355,7 @@ class PublisherContract(Contract[PublisherCase]):
         joined = await with_unlisted(case.factory, stream, listed)
         wrong = [shard for shard in joined if shard.shard_id not in names and not (shard.closed and shard.is_unlisted)]
         assert not wrong, (
-            f"`unlisted_shards` returned {wrong[0]}: a shard that the stream no longer lists is `closed` and `is_unlisted`"
+            f"`unlisted_shards` returned {wrong[0]}: set `closed` and `is_unlisted` of a shard that the stream no longer lists"
         )
 
     @on_case
@@ -375,7 +378,7 @@ class PublisherContract(Contract[PublisherCase]):
         first = next(batch for batch in consumer.batches if len(batch)).records[0]
         order_of = case.factory.order_of
         assert order_of(oldest.sequence) <= order_of(first.sequence_number), (
-            f"`oldest_record` returned '{oldest.sequence}', and the shard's first record is '{first.sequence_number}'"
+            f"`oldest_record` returned '{oldest.sequence}', which comes after the shard's first record '{first.sequence_number}'"
         )
 
     @on_case
@@ -459,7 +462,7 @@ async def _run_until_complete(publisher: RecordPublisher, consumer: _WatchedCons
             f"`run` returned INCOMPLETE {MAX_EMPTY_RUNS} times in a row without a batch: wait in `run` for records"
         )
         await asyncio.sleep(0)
-    assert result is RunResult.COMPLETE, f"a shard that was read to its end is COMPLETE, not {result.name}"
+    assert result is RunResult.COMPLETE, f"`run` returned {result.name} at the end of the shard: return COMPLETE there"
 
 
 class _WatchedConsumer:
@@ -641,7 +644,7 @@ class RecordingConsumer:
                 "a batch with records has no read_position: it is the position of its last record"
             )
             assert position not in self._taken, (
-                f"the records up to {position} came twice: resume behind the returned position"
+                f"the records up to {position} came twice: resume after the returned position"
             )
             self._taken.add(position)
         return position

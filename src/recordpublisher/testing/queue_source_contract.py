@@ -123,7 +123,9 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         receives = queue.first.receives
         assert sorted(record.data for each in receives for record in each) == sorted(queue.case.payloads)
         check_arrival_times([RecordBatch(Shard("queue", "queue"), list(each)) for each in receives])
-        assert len(_numbers(records)) == len(records), "two records have the same sequence number"
+        assert len(_numbers(records)) == len(records), (
+            "two records have the same sequence number: give each a number of its own"
+        )
         assert len(receives) > 1, "the case must need more than one receive"
         assert max(map(len, receives)) <= queue.first.source.full_receive, (
             "a receive returned more than `full_receive` records: raise `full_receive`"
@@ -133,7 +135,9 @@ class QueueSourceContract(Contract[QueueSourceCase]):
     async def test_what_doctor_asks_of_a_source_has_the_right_type(self, queue: _Queue) -> None:
         """Check `endpoint_url` and `checks`, which `recordpublisher doctor` calls. A check must not receive a record."""
         await check_answers_for_doctor(queue.first.source, "queue")
-        assert len(await queue.first.take()) == len(queue.case.payloads), "a check has received records"
+        assert len(await queue.first.take()) == len(queue.case.payloads), (
+            "a check has received records, which the job misses"
+        )
 
     @on_queue
     async def test_what_is_acknowledged_does_not_come_again(self, queue: _Queue) -> None:
@@ -145,7 +149,9 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         _check_numbers("acknowledge", await queue.first.source.acknowledge(records))
         await queue.first.source.acknowledge(records)
         await asyncio.sleep(queue.visibility)
-        assert await queue.second.take() == [], "acknowledged records were delivered again"
+        assert await queue.second.take() == [], (
+            "acknowledged records were delivered again: `acknowledge` must remove them from the queue"
+        )
 
     @on_queue
     async def test_a_number_is_never_used_again(self, queue: _Queue) -> None:
@@ -156,15 +162,19 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         if isinstance(put, Awaitable):
             await put
         later = await queue.first.take()
-        assert len(later) == 1, "a record that was added later was not delivered once"
-        assert not _numbers(later) & _numbers(records), "a new record has the sequence number of an acknowledged one"
+        assert len(later) == 1, "a record that was added later must be delivered exactly once"
+        assert not _numbers(later) & _numbers(records), (
+            "a new record has the sequence number of an acknowledged one: give it its own"
+        )
 
     @on_queue
     async def test_what_is_not_acknowledged_comes_again_after_its_time(self, queue: _Queue) -> None:
         """Check that the records of a process that was killed are delivered again after `visibility_seconds`."""
         records = await queue.first.take()
         await queue.first.source.acknowledge(records[:1])
-        assert await queue.second.take() == [], "a record that one process holds was delivered to another"
+        assert await queue.second.take() == [], (
+            "a record that one process has received was delivered again before `visibility_seconds`"
+        )
         await asyncio.sleep(queue.visibility)
         assert _numbers(await queue.second.take()) == _numbers(records[1:])
 
@@ -178,7 +188,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         await queue.second.source.acknowledge(again)
         await queue.first.source.acknowledge(records[3:])
         await asyncio.sleep(queue.visibility)
-        assert await queue.first.take() == [], "the newest delivery must acknowledge a record"
+        assert await queue.first.take() == [], "a record must be gone after its newest delivery was acknowledged"
 
     @on_queue
     async def test_what_is_prolonged_stays_hidden(self, queue: _Queue) -> None:
@@ -196,7 +206,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         for steps in CANCEL_AFTER_STEPS:
             await queue.first.source.release(await queue.first.take(steps))
         assert len(_numbers(await queue.second.take())) == len(queue.case.payloads), (
-            "cancelled receives have hidden records"
+            "receives that were cancelled have hidden records: a cancelled `receive` must release what it has received"
         )
         assert asyncio.get_running_loop().time() - began < queue.visibility, (
             "`visibility_seconds` is too short for this test: raise it"

@@ -255,7 +255,7 @@ class SinkContract(Contract[SinkCase]):
         await sink.write(case.batch("a", 4, 5))
         confirmed = _entry_of(await sink.flush(last), last)
         assert confirmed in (None, _entry_of(None, last)), (
-            "`flush` returned a position from before the shard was moved away"
+            "`flush` returned a position from before `revoked` was called for the shard"
         )
         for _ in range(MAX_FLUSHES):
             confirmed = _entry_of(await sink.flush(replace(last, stopped=("orders/a",))), last)
@@ -348,7 +348,7 @@ class _Process:
         assert isinstance(sink, CommittingSink), "the case's sink is not a CommittingSink"
         self.case, self.sink = case, sink
         store = sink.entries() or case.state_store
-        assert store is not None, "the sink has no entries with its rows: the case needs a `state_store`"
+        assert store is not None, "`entries` of the sink returned None: the case needs a `state_store`"
         self.store: ConditionalStore = store
         self.life, self.entry = life, entry
         self.number = 0
@@ -407,7 +407,7 @@ class CommittingSinkContract(SinkContract):
         await process.write("a", 1, 2)
         await process.write("b", 3)
         await process.commits.stage()
-        assert list(await case.written()) == [], "rows are visible only when an entry has committed them"
+        assert list(await case.written()) == [], "rows must not be visible before `commit` and `publish`"
         await process.write("a", 4)
         await process.commits.commit(process.value, None)
         await process.commits.publish()

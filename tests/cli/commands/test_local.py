@@ -165,14 +165,14 @@ def schedule(tmp_path):
 def test_all_records_in_order_are_well(schedule):
     judged = command("judge", "--schedule", schedule, stdin=ALL)
     assert (judged.returncode, judged.stderr) == (0, "")
-    assert judged.stdout == "4 records: 0 lost, 0 repeated, 0 out of order; the slowest came after 2.5 s\n"
+    assert judged.stdout == "4 records: 0 lost, 0 repeated, 0 out of order; the slowest came 2.5 s after it was put\n"
 
 
 def test_a_file_with_lost_and_repeated_records_is_judged(schedule, tmp_path):
     (tmp_path / "lines").write_text("0 1700000000.000 1700000001\n\x1b[31m\n" * 2)
     judged = command("judge", str(tmp_path / "lines"), "--schedule", schedule)
     assert judged.returncode == 3
-    assert judged.stdout == "4 records: 3 lost, 1 repeated, 0 out of order; the slowest came after 1.0 s\n"
+    assert judged.stdout == "4 records: 3 lost, 1 repeated, 0 out of order; the slowest came 1.0 s after it was put\n"
     assert "\x1b" not in judged.stderr
 
 

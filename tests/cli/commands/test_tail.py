@@ -466,7 +466,7 @@ def test_a_command_for_streams_of_kinesis_refuses_a_plugins_publisher(site, word
     done = command(*words, "-p", "flink.stream.recordpublisher=SHELF", path=site)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert "this publisher lists its streams itself, and this command asks Kinesis for its own streams" in done.stderr
+    assert "this publisher lists its streams itself, and this command works only with streams of Kinesis" in done.stderr
 
 
 def shown(monkeypatch, capsys, is_terminal):

@@ -65,7 +65,7 @@ async def test_a_source_beside_aws_needs_no_region_and_no_rights():
 
     assert "region" not in checked
     assert not any("kinesis" in name for name in checked)
-    assert checked["orders: shards"] == ("ok", "lines lists 0")
+    assert checked["orders: shards"] == ("ok", "lines lists 0 shards")
     assert checked["orders: records"][0] == "not checked"
     assert checked["connection"] == ("not checked", "lines does not say which endpoint it calls")
 

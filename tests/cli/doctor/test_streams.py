@@ -77,7 +77,7 @@ async def test_an_unknown_stream_is_named_with_the_existing_ones(endpoint):
     assert checked["kinesis:ListShards"] == ("PROBLEM", words)
     assert [name for name, (verdict, _) in checked.items() if verdict == "PROBLEM"] == ["kinesis:ListShards"]
     assert {said for name, (_, said) in checked.items() if name != "kinesis:ListShards"} == {
-        "because of kinesis:ListShards"
+        "see the check kinesis:ListShards"
     }
 
 

@@ -19,7 +19,7 @@ async def refusal(**entries):
 
 
 async def test_a_record_of_another_name_is_refused():
-    assert "If this group has no such worker, delete the document" in await refusal(worker="b")
+    assert "If this group has no worker of the document's name, delete the document" in await refusal(worker="b")
 
 
 @pytest.mark.parametrize(

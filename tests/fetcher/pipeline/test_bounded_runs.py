@@ -116,4 +116,4 @@ def test_a_run_that_is_over_where_it_ends_in_each_shard_says_so():
 
     assert sink.rows == [("a", time) for time in range(13)]
     assert result.reason is EndReason.SHARD_LIMITS
-    assert result.reason.value.endswith("or the end of the run in it")
+    assert result.reason.value.endswith("or the position at which the run ends in it")

@@ -174,7 +174,7 @@ async def test_a_table_without_its_names_of_ranges_is_refused(table):
 
 
 async def test_a_table_that_is_not_there(table):
-    with pytest.raises(ConfigurationError, match="the catalog does not have it"):
+    with pytest.raises(ConfigurationError, match="the catalog has no such table"):
         await read(factory_of(table))
 
 

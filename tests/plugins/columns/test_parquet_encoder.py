@@ -80,5 +80,8 @@ def test_the_properties_say_how_files_are_written():
 
 def test_a_column_that_is_not_there_cannot_sort():
     ParquetOptions(sorted_by=("n",)).check(SCHEMA)
-    with pytest.raises(rp.ConfigurationError, match=r"'m'. Valid: some of the columns n, data"):
+    with pytest.raises(
+        rp.ConfigurationError,
+        match=r"'m': the files have no such column, or it is nested. Valid: some of the columns n, data",
+    ):
         ParquetOptions(sorted_by=("m",)).check(SCHEMA)

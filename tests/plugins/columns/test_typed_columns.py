@@ -75,7 +75,7 @@ def test_an_empty_batch_has_the_columns_of_the_type_that_is_given():
 
 
 def test_values_of_several_types_are_refused():
-    with pytest.raises(rp.ConfigurationError, match="the values are of Order, Refund"):
+    with pytest.raises(rp.ConfigurationError, match="the values are of several types: Order, Refund"):
         rp.to_arrow(typed(Order(1), Refund(2)))
 
 

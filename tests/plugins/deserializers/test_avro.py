@@ -41,9 +41,9 @@ def test_a_file_holds_the_schema(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (FROM_THE_SPECIFICATION[:-1], "EOFError: Expected 3 bytes, read 2 after 4 of 4 bytes"),
+        (FROM_THE_SPECIFICATION[:-1], "decoding failed after 4 of 4 bytes: EOFError: Expected 3 bytes, read 2"),
         (FROM_THE_SPECIFICATION + b"\0", "the value ends after 5 of 6 bytes"),
-        (b"", "EOFError after 0 of 0 bytes"),
+        (b"", "decoding failed after 0 of 0 bytes: EOFError"),
         (b"\x00\x06\xff\xff\xff", "UnicodeDecodeError"),
     ],
 )
@@ -90,7 +90,7 @@ def test_a_recursive_schema_is_read():
         (DECIMAL, b"\xc0\x9a\x18" + b"\x7f" * 200_000, "a decimal of 38 digits has 198304 bytes"),
         (IN_A_RECORD % DECIMAL, b"\x24" + b"\x7f" * 18, "a decimal of 38 digits has 18 bytes"),
         (OPTIONAL, b"\x01\x02", "index -1"),
-        ('["null", "long"]', b"\x01\x02", "a negative index"),
+        ('["null", "long"]', b"\x01\x02", "the index of a union or an enum is negative"),
         (ENUM, b"\x01", "index -1"),
         (IN_A_RECORD % ENUM, b"\x01", "index -1"),
         (TWICE % ENUM % "E", b"\x00\x01", "index -1"),

@@ -439,7 +439,7 @@ def test_an_index_of_two_bytes_is_read():
         (b"", "does not begin with the index"),
         (b"\x80", "does not begin with the index"),
         (b"\xff" * 10, "does not begin with the index"),
-        (b"\x08", "names message 8 of a schema that has 8"),
+        (b"\x08", "names message 8 .from 0., but the number of messages in its schema is 8"),
         (b"\x01\x08", "is not a message shop.Order"),
     ],
 )

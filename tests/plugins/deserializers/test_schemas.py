@@ -373,7 +373,9 @@ async def test_infer_takes_the_columns_of_a_folder_from_the_data(monkeypatch, tm
 
 
 async def test_infer_refuses_what_is_no_object_as_a_bad_record(monkeypatch, tmp_path):
-    with pytest.raises(rp.DeserializationError, match="it is a list, but only the fields of an object can be columns"):
+    with pytest.raises(
+        rp.DeserializationError, match="its type is list, but only the fields of an object can be columns"
+    ):
         await job(monkeypatch, [1], **INFER, **{"flink.sink": "memory"})
 
 
@@ -457,7 +459,7 @@ async def test_dead_letters_have_no_schema_and_any_sink_takes_them_beside_infer(
     assert DeltaTable(str(tmp_path / "table")).to_pyarrow_table()["id"].to_pylist() == [1]
     found = duckdb.sql(f"SELECT value FROM '{tmp_path}/letters/**/*.parquet'").fetchall()
     reasons = sorted(json.loads(value)["error"] for (value,) in found)
-    assert ["expected int | null, got str" in reasons[0], "it is a list" in reasons[1]] == [True, True], reasons
+    assert ["expected int | null, got str" in reasons[0], "its type is list" in reasons[1]] == [True, True], reasons
 
 
 async def test_a_deserializer_that_must_wait_is_waited_for_and_its_values_are_rows():

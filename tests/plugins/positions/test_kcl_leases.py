@@ -91,6 +91,6 @@ def test_a_row_that_is_not_of_a_shard_is_no_lease():
 
 def test_a_lease_without_a_checkpoint_is_named_with_what_to_do():
     with pytest.raises(
-        StateError, match=f"the row {SHARD} of kcl:app .*checkpoint.*: delete the row, or let the KCL write"
+        StateError, match=f"the row {SHARD} of kcl:app .*checkpoint.*. Delete the row, or let the KCL write"
     ):
         read({"leaseKey": {"S": SHARD}, "leaseCounter": {"N": "1"}})

@@ -138,7 +138,7 @@ def test_any_text_is_parsed_within_bounds_or_is_a_configuration_error(data, give
 def test_a_base_above_its_maximum_is_refused(retries):
     properties = Properties({retries.base.key: "5001", retries.maximum.key: "5000"})
 
-    with pytest.raises(ConfigurationError, match=rf"{retries.base.key}.*at most {retries.maximum.key} \(5000\)"):
+    with pytest.raises(ConfigurationError, match=rf"{retries.base.key}.*at most {retries.maximum.key} \(5000 ms\)"):
         retries.policy(properties)
 
 

@@ -38,6 +38,6 @@ def judge(
     if others > 1:
         print_note(f"{others} lines are not records of the schedule")
     counts = f"{found.lost} lost, {found.repeated} repeated, {found.out_of_order} out of order"
-    echo(f"{found.records} records: {counts}; the slowest came after {found.slowest:.1f} s")
+    echo(f"{found.records} records: {counts}; the slowest came {found.slowest:.1f} s after it was put")
     if found.lost or found.out_of_order:
         raise typer.Exit(ALARM)

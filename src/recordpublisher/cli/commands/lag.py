@@ -156,7 +156,7 @@ def _grace_seconds(given: float | None, properties: Properties) -> float:
     Raises: ConfigurationError if the alarms are off, or if the job stores no positions while it runs.
     """
     if properties.value(ALARM_INTERVAL) < 0:
-        reason = f"--check exits with {ALARM} once records wait that long"
+        reason = f"--check exits with {ALARM} once records have waited for this interval; -1 turns alarms off"
         raise ConfigurationError(ALARM_INTERVAL.key, -1, "a duration such as 5m", reason=reason)
     if checkpoint_interval_ms(properties) < 0:
         reason = "the job stores its positions only when it stops, so --check could not tell whether it reads"

@@ -59,7 +59,7 @@ async def leftovers(
         if take_back:
             for each in unpublished:
                 await job.take_back_commits(each)
-                echo(f"{each.name} in {each.store.place} now has the positions from before {_commits(each)}.")
+                echo(f"{each.name} in {each.store.place} was set back to the positions before {_commits(each)}.")
             taken = sum(len(each.staged) for each in unpublished)
             echo(f"{counted(taken, 'commit') if unpublished else 'Nothing was'} taken back.")
             return

@@ -200,7 +200,7 @@ class Examination:
     def _glue(self) -> list[Finding]:
         if (self._properties.value(DESERIALIZER) or "").lower() != "glue":
             return []
-        words = "only the records have the ids of schema versions, so no version can be requested now: look at the IAM policy"
+        words = "only records name schema versions, so the permission cannot be tried before the job runs: look at the IAM policy"
         return [Finding("glue:GetSchemaVersion", Verdict.NOT_CHECKED, words)]
 
 

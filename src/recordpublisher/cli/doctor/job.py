@@ -246,7 +246,7 @@ class JobChecks:
         shard = min(losses, key=losses.__getitem__, default=None)
         if shard is not None and losses[shard] < MIN_LOSS_MS:
             raise RecordPublisherError(
-                f"unread records of {shard} are lost in {losses[shard] / 3_600_000:.1f} h: start the job now, or increase the retention"
+                f"unread records of {shard} will be lost in {losses[shard] / 3_600_000:.1f} h: start the job now, or increase the retention"
             )
         return "no unread records are about to be lost"
 
@@ -400,7 +400,7 @@ class SourceWithChecks:
         if isinstance(factory, RecordPublisherFactory) and not self._is_wrapper:
 
             async def shards() -> str:
-                return f"{self.name} lists {len(await shards_listed_by(factory, table, None) or ())}"
+                return f"{self.name} lists {counted(len(await shards_listed_by(factory, table, None) or ()), 'shard')}"
 
             found.append(await examine(f"{stream}: shards", shards))
         if checks is not None and not checks:

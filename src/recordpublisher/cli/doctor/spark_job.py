@@ -38,4 +38,4 @@ async def _claims(options: SparkOptions) -> str:
         queries = queries_of(await store.list_names(""))
     finally:
         await store.close()
-    return f"{place} is reachable, and has claims of {len(queries)} queries"
+    return f"{place} is reachable; queries with claims (what their tasks have read) in it: {len(queries)}"

@@ -15,6 +15,7 @@ from recordpublisher.publishers.kinesis.management import ManagementClient
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import uses_fan_out
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.shards import Shard, arn_of, stream_name
 
 from .findings import CHECK_WOULD_CHANGE_SOMETHING, Check, Finding, NotCheckedError, examine
@@ -143,10 +144,10 @@ class StreamChecks:
             if self.is_unreachable and await self._is_inactive():
                 self.is_inactive = True
                 raise NotCheckedError(
-                    "the stream is being created or deleted: see kinesis:DescribeStreamSummary"
+                    "the stream is being created or deleted: see the check kinesis:DescribeStreamSummary"
                 ) from error
             raise
-        return f"{sum(not shard.closed for shard in self._shards)} open shards"
+        return counted(sum(not shard.closed for shard in self._shards), "open shard")
 
     async def _is_inactive(self) -> bool:
         """Return whether the stream is being created or deleted. Then ListShards fails, and `_describe` reports what to do."""
@@ -181,7 +182,9 @@ class StreamChecks:
     def _record_size(self) -> str:
         largest, copied = self.max_record_bytes, self._use.copied_bytes
         if largest is None or copied is None:
-            raise NotCheckedError("the largest record of the stream is not known")
+            raise NotCheckedError(
+                "it is not known how large the records of this stream and of the streams that are read may be"
+            )
         if copied > largest:
             raise RecordPublisherError(
                 f"the streams that are read may have records of {copied // 1024} KiB, but this stream accepts only "
@@ -280,7 +283,7 @@ class StreamChecks:
 
 
 def _because_of_list_shards() -> str:
-    raise NotCheckedError("because of kinesis:ListShards")
+    raise NotCheckedError("see the check kinesis:ListShards")
 
 
 def _not_checked() -> str:

@@ -56,14 +56,14 @@ class CommittingCalls:
         name = self._name("stage")
         if found.number != number:
             raise PluginError(
-                f"{name} returned the number {repr_of(found.number)}: return Staged(number, ...) as given"
+                f"{name} returned a Staged with the number {repr_of(found.number)}: return the number that it was called with"
             )
         if not isinstance(found.content, Mapping):
             raise PluginError(
-                f"{name} returned the content {repr_of(found.content)}: it must be a dict that JSON can hold"
+                f"{name} returned a Staged with the content {repr_of(found.content)}: the content must be a dict that JSON can hold"
             )
         if wrong := _not_json(found.content):
-            raise PluginError(f"{name} returned content that JSON cannot hold unchanged: {wrong}")
+            raise PluginError(f"{name} returned a Staged with content that JSON cannot hold unchanged: {wrong}")
         return found
 
     async def commit(
@@ -71,7 +71,7 @@ class CommittingCalls:
     ) -> str:
         """Write the entry, and return its new version."""
         found: str = await self._call("commit", store, name, value, expected, staged)
-        wanted = "the new version of the entry as a str, as `write_value` does"
+        wanted = "the new version of the value that it has written, as a str, as `write_value` does"
         self._check("commit", found, isinstance(found, str), wanted)
         return found
 

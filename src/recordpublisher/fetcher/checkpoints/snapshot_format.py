@@ -140,7 +140,8 @@ def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, .
         order = order_of(state.position.sequence)
     except (TypeError, ValueError) as error:
         raise StateError(
-            f"the sequence number of a stored position cannot be read: {state.position.sequence!r}"
+            f"a stored position has the sequence number {state.position.sequence!r}, which this publisher cannot order: "
+            "did a job with another publisher store it?"
         ) from error
     part = state.position.sub_sequence if state.position.is_inside_aggregate else float("inf")
     return (state.ended, True, order, part)
@@ -148,7 +149,7 @@ def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, .
 
 # Names of a job's documents in a state store, and the check that positions do not belong to another job (E10).
 
-ANOTHER_PLACE_OF_SINK = f"another folder or table of the sink (in a database: or another {JOB_NAME.key})"
+ANOTHER_PLACE_OF_SINK = f"another folder or table of the sink (or, in a database, another {JOB_NAME.key})"
 """The setting to change, as messages name it, for a job whose sink must not share the positions that another job has next to its rows."""
 ANOTHER_PLACE = f"another {STATE_URI.key}, or if the sink keeps the positions, {ANOTHER_PLACE_OF_SINK}"
 """The settings to change, as messages name them, for a job that must not share the positions of another one."""

@@ -224,7 +224,9 @@ class LeasedOwnership(ShardOwnership):
         try:
             await missing.check([shard.key for shard in unknown], {shard.stream for shard in unknown})
         except RecordPublisherError as error:
-            raise StoreUnavailableError(f"it is not known whether a shard still exists: {error}") from error
+            raise StoreUnavailableError(
+                f"it is not known whether shards that the listing lacks still exist: {error}"
+            ) from error
         asked = self.leased.unknown.intersection(shard.key for shard in unknown)
         states = self.leased.states(filter(missing.is_expired, asked))
         if not states:

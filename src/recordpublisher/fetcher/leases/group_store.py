@@ -160,8 +160,8 @@ class GroupStore:
         record = WorkerRecord.from_bytes(value.value, self._place(name))
         if f"{WORKERS}{record.worker}" != name:
             raise StateError(
-                f"{self._place(name)} says that it is the document of worker {record.worker!r}. If this group has no "
-                "such worker, delete the document"
+                f"{self._place(name)} names another worker in its content, {record.worker!r}. If this group has no "
+                "worker of the document's name, delete the document"
             )
         return StoredDocument(record, value.version)
 

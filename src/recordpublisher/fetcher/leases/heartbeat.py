@@ -48,7 +48,7 @@ class Heartbeat:
         """
         async with self._lock:
             if self._sealed is not None:
-                raise FencedError(f"worker {self._worker} has left its group")
+                raise FencedError(f"worker {self._worker} has left its group, so it may no longer write")
             record = self._next()
             sent = self._permission.send_time()
             try:

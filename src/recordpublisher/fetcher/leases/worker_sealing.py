@@ -43,7 +43,7 @@ async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
         with contextlib.suppress(ConflictError):
             return await group.seal_record(found)
     raise StoreUnavailableError(
-        f"the record of worker {worker} cannot be sealed: it changed during each of {MAX_ATTEMPTS} attempts"
+        f"worker {worker} cannot be sealed (declared dead): it wrote its document during each of {MAX_ATTEMPTS} attempts"
     )
 
 

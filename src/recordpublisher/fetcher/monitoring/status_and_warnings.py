@@ -201,7 +201,7 @@ class StatusLogger:
 
     def _warn_slow(self, held: int, seconds: float) -> None:
         log.warning(
-            "alignment is slow: the global watermark is %s. Of %d shards that are held back, no record was written for "
+            "alignment is slow: the global watermark is %s. Shards that are held back: %d. None of their records was written for "
             "%.0f s; they are up to %s ms ahead, waiting for %s; set %s to exclude lagging shards",
             _time_of(self._global_watermark),
             held,

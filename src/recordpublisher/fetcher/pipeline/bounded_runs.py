@@ -81,7 +81,7 @@ class EndReason(Enum):
     MAX_BYTES = "max_bytes was reached"
     EVENT_TIME = "every shard reached until_event_time or its tip"
     TIP = "every shard reached its tip"
-    SHARD_LIMITS = "every shard reached its number of records, or the end of the run in it"
+    SHARD_LIMITS = "every shard reached its limit of records, or the position at which the run ends in it"
     ALL_ENDED = "every shard was read to its end"
     STREAMS_DELETED = "every stream was deleted"
 

@@ -126,7 +126,7 @@ class DeadLetterHandler:
         """
         if counter not in SUMMED_COUNTERS:
             raise PluginError(
-                f"a sink has counted a record in {repr_of(counter)}. Valid values: {', '.join(SUMMED_COUNTERS)}"
+                f"a sink has counted a record in the counter {repr_of(counter)}. Valid values: {', '.join(SUMMED_COUNTERS)}"
             )
         self._count(key, counter)
         self.rejected += counter == "skipped_records"

@@ -125,8 +125,7 @@ class RetentionGaps:
 
     def on_read(self, entry: ShardEntry, batch: RecordBatch) -> None:
         """Note that a batch was queued, so that the next check covers the time after this batch."""
-        entry.progress.on_read(batch, self.read_ms(entry))
-        entry.progress.counted_gaps = entry.metrics.retention_gaps
+        entry.progress.on_read(batch, self.read_ms(entry), entry.metrics.retention_gaps)
 
     def on_request(self, entry: ShardEntry) -> None:
         """Note the time, because the next read may start now."""

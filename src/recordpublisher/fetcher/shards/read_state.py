@@ -212,8 +212,13 @@ class ReadProgress:
         """Note that the next read may start. `lost_seconds`: the total suspended time of the process so far."""
         self.lost_seconds = lost_seconds
 
-    def on_read(self, batch: RecordBatch, read_ms: int) -> None:
-        """Move `position` past a batch that was read. `read_ms`: the latest time at which the service can have read it (epoch ms)."""
+    def on_read(self, batch: RecordBatch, read_ms: int, gaps: int = 0) -> None:
+        """Move `position` past a batch that was read.
+
+        - `read_ms`: the latest time at which the service can have read it (epoch ms).
+        - `gaps`: the number of gaps of the shard that were counted so far.
+        """
+        self.counted_gaps = gaps
         self.open_ms = latest(self.open_ms, self._tip_ms)
         if batch.records:
             self.seen_ms, self.counted_ms = to_millis(batch.records[-1].arrival), None

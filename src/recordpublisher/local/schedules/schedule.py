@@ -74,7 +74,9 @@ def load_schedule(name: str) -> Schedule:
         parse_rules(step.faults or "", "--schedule")
         if step.faults and not step.seconds:
             reason = f"the faults at {step.at:g} s have no `seconds`, so none would happen"
-            raise ConfigurationError("--schedule", name, "a number of seconds for each step with faults", reason=reason)
+            raise ConfigurationError(
+                "--schedule", name, "a schedule in which each step with faults has `seconds` above 0", reason=reason
+            )
     return schedule
 
 

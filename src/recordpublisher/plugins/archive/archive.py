@@ -376,7 +376,9 @@ class _Folder:
         self._root = Path(path_of(uri, ARCHIVE_URI.key)).absolute()
         self.place = str(self._root)
         if not self._root.is_dir():
-            raise ConfigurationError(ARCHIVE_URI.key, uri, "a folder that a file sink has written")
+            raise ConfigurationError(
+                ARCHIVE_URI.key, uri, "a folder that a file sink has written", reason="there is no such folder"
+            )
         if error := _is_table(uri, (name for name in os.listdir(self._root) if (self._root / name).is_dir())):
             raise error
 

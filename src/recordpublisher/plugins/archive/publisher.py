@@ -359,7 +359,7 @@ class ArchivePublisher(RecordPublisher):
         if self._budget is not None:
             self._live.set_read_budget(self._budget)
         log.info(
-            "%s is read from the live stream now, after %s",
+            "%s is now read from the live stream instead of the archive, after %s",
             self._shard.key,
             self._last_position or "its start",
             extra=log_extra(self._shard.key),
@@ -371,7 +371,7 @@ class ArchivePublisher(RecordPublisher):
             result = await live.run(lambda batch: self._accept_live(batch, consumer))
         except _BackToFilesError:
             log.info(
-                "%s is read from the archive again, because records have expired in the stream that the archive has",
+                "%s is read from the archive again, because its next records have expired in the stream, and the archive has them",
                 self._shard.key,
                 extra=log_extra(self._shard.key),
             )

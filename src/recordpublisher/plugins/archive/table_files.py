@@ -188,7 +188,7 @@ class _TableFiles:
             return await self._reading(alone)
         except NoTableError as error:
             raise ConfigurationError(
-                ARCHIVE_URI.key, self.place, "a table that exists", reason="the catalog does not have it"
+                ARCHIVE_URI.key, self.place, "a table that a sink has written", reason="the catalog has no such table"
             ) from error
 
     # --- listing ----------------------------------------------------------------------------------------------------------------

@@ -111,7 +111,12 @@ class ParquetOptions:
         for name in self.sorted_by:
             if name not in schema.names or pa.types.is_nested(schema.field(name).type):
                 valid = ", ".join(field.name for field in schema if not pa.types.is_nested(field.type))
-                raise ConfigurationError(PARQUET_SORT.key, name, f"some of the columns {valid}")
+                raise ConfigurationError(
+                    PARQUET_SORT.key,
+                    name,
+                    f"some of the columns {valid}",
+                    reason="the files have no such column, or it is nested",
+                )
 
 
 def _leaves(fields: Iterable[pa.Field], inside: str = "") -> Iterator[tuple[str, pa.DataType]]:

@@ -116,8 +116,13 @@ class TypedColumns:
             return _decimal_column(*digits) if digits else _ANY_DECIMAL
         takes = inspect.FloatType if named == "FLOAT" else inspect.IntType
         if named not in _NAMED or not isinstance(info, takes):
-            valid = f"{', '.join(_NAMED)} of a number, or DECIMAL(p, s) of a Decimal"
-            raise ConfigurationError("deserializer", self._name, valid, reason=f"{place} names the column type {named}")
+            valid = f"{', '.join(_NAMED)} for a number, or DECIMAL(p, s) for a Decimal"
+            raise ConfigurationError(
+                "deserializer",
+                self._name,
+                valid,
+                reason=f"{place} names the column type {named}, which is not known or does not fit the field",
+            )
         return _Column(_NAMED[named], _float_of_32_bits if named == "FLOAT" else _whole_number)
 
     def _struct(self, info: Any, place: str, inside: tuple[Any, ...]) -> _Column:
@@ -165,7 +170,9 @@ def to_arrow(*batches: RecordBatch, into: Any = None) -> pa.RecordBatch:
             into = classes[0]
             if len(classes) > 1:
                 names = ", ".join(of.__name__ for of in classes)
-                raise ConfigurationError("into", None, "the type of all values", reason=f"the values are of {names}")
+                raise ConfigurationError(
+                    "into", None, "the type of all values", reason=f"the values are of several types: {names}"
+                )
     return frame_columns(into).batch(*batches)
 
 

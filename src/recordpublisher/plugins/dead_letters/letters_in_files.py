@@ -37,7 +37,12 @@ class FileLetters(StoredLetters):
         place, key = properties.value(sink.folder), sink.folder.key
         folder = None if place is None else Path(path_of(place, key))
         if folder is None or not folder.absolute().parent.is_dir():
-            raise ConfigurationError(key, place, "the folder with the dead letters")
+            raise ConfigurationError(
+                key,
+                place,
+                "the folder with the dead letters",
+                reason="" if folder is None else f"{folder.absolute().parent} is not a folder",
+            )
         self._folder = folder
         self._suffix = sink.suffix
         self._stored_in = stored_in

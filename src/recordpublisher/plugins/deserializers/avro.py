@@ -134,7 +134,7 @@ def decode(data: bytes, schema: AvroSchema, reader_schema: AvroSchema | None = N
     except Exception as error:  # fastavro does not document which errors it raises for bytes that do not fit.
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise ValueError(
-            f"the record does not fit the Avro schema: {reason} after {stream.tell()} of {len(data)} bytes"
+            f"the record does not fit the Avro schema: decoding failed after {stream.tell()} of {len(data)} bytes: {reason}"
         ) from error
     if stream.tell() != len(data):
         raise ValueError(
@@ -145,7 +145,7 @@ def decode(data: bytes, schema: AvroSchema, reader_schema: AvroSchema | None = N
 
 def _check_index(data: bytes) -> None:
     if data and data[0] & 1:  # The lowest bit is the sign of a number.
-        raise IndexError("a negative index")
+        raise IndexError("the index of a union or an enum is negative")
 
 
 class AvroSchema:
@@ -244,7 +244,7 @@ class _Indexed(list[Any]):
 
     def __getitem__(self, index: Any) -> Any:
         if not isinstance(index, int) or index < 0:
-            raise IndexError(f"index {index}")
+            raise IndexError(f"a union or an enum has no index {index}")
         return super().__getitem__(index)
 
     def __len__(self) -> int:
@@ -261,7 +261,7 @@ def _read_decimal(data: bytes, writer_schema: Any = None, reader_schema: Any = N
     if writer_schema["type"] == "bytes":
         most = min(most, math.ceil((digits * math.log2(10) + 1) / 8))
     if len(data) > most:
-        raise ValueError(f"a decimal of {digits} digits has {len(data)} bytes")
+        raise ValueError(f"a decimal of {digits} digits has {len(data)} bytes, more than {most}")
     return _LIBRARY_DECIMAL(data, writer_schema, reader_schema)
 
 
@@ -298,7 +298,7 @@ def type_of_avro_schema(document: dict[str, Any]) -> Any:
     try:
         schema = fastavro.parse_schema(document, named_schemas=named)
     except (KeyError, TypeError, RecursionError, fastavro.schema.SchemaParseException) as error:
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+        raise ValueError(_reason(error)) from error
     return _RowTypes(named).type_of(schema, "$", ())
 
 

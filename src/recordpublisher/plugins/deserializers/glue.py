@@ -278,7 +278,9 @@ def message_decoder(definition: str) -> Callable[[bytes], Any]:
     def decode(payload: bytes) -> Any:
         index, start = _index(payload)
         if index >= len(parsers):
-            raise ValueError(f"the payload names message {index} of a schema that has {len(parsers)} messages")
+            raise ValueError(
+                f"the payload names message {index} (from 0), but the number of messages in its schema is {len(parsers)}"
+            )
         try:
             return parsers[index](payload[start:])
         except DecodeError as error:
@@ -328,7 +330,9 @@ def _compile(definition: str) -> bytes:
                 check=True,
             )
         except subprocess.CalledProcessError as error:
-            raise ValueError(_reasons(error.stderr) or f"the compiler ended with {error.returncode}") from error
+            raise ValueError(
+                _reasons(error.stderr) or f"the Protobuf compiler ended with exit code {error.returncode}"
+            ) from error
         except subprocess.TimeoutExpired as error:
             raise ValueError(f"the Protobuf schema was not compiled within {MAX_COMPILE_SECONDS} s") from error
         return to.read_bytes()

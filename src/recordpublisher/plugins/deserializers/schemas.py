@@ -147,7 +147,7 @@ class InferredJson(JsonDeserializer):
         values = super().values(batch) or ()
         for value in values:
             if not isinstance(value, dict):
-                raise ValueError(f"it is a {type(value).__name__}, but only the fields of an object can be columns")  # noqa: TRY004 - a value in a record
+                raise ValueError(f"its type is {type(value).__name__}, but only the fields of an object can be columns")  # noqa: TRY004 - a value in a record
         return values
 
 

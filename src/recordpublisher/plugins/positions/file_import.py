@@ -90,7 +90,8 @@ def positions_from_states(
     found = {stream_of(shard) for shard in states}
     if others := sorted(found - set(streams)):
         raise StateError(
-            f"the file has positions of {', '.join(others)}, and the job reads {', '.join(sorted(streams))}"
+            f"the file has positions of {', '.join(others)}, and the job reads {', '.join(sorted(streams))}: "
+            "remove the lines of the other streams"
         )
     if missing := sorted(set(streams) - found):
         raise StateError(

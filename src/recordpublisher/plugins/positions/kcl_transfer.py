@@ -261,9 +261,10 @@ def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:
             has_pending="pendingCheckpoint" in item,
         )
     except (KeyError, TypeError, ValueError) as error:
-        remedy = "delete the row, or let the KCL write it again, then import"
+        remedy = "Delete the row, or let the KCL write it again, then import"
         raise StateError(
-            f"the row {row} of {place} is not a lease of the KCL: {error!r} in {str(item)[:300]}: {remedy}"
+            f"the row {row} of {place} is not a lease of the KCL, because a field is missing or not valid ({error!r}): "
+            f"{str(item)[:300]}. {remedy}"
         ) from error
     if lease.key != key or (stream_id is not None and stream_id.count(":") != 2):
         raise StateError(f"a row of {place} is not a lease of the KCL: key {key!r}, stream {stream_id!r}")
@@ -442,7 +443,8 @@ def _checkpoint_of(shard: str, state: ShardState) -> tuple[str, int]:
         return sequence, part if state.position.is_inside_aggregate else WHOLE_AGGREGATE
     if state.start.type.value not in NO_SEQUENCE_NUMBER:
         raise StateError(
-            f"{shard} has read nothing yet and begins at {state.start.type.value}, which a lease of the KCL cannot express"
+            f"the job has read nothing of {shard} yet, and begins it at {state.start.type.value}, which a lease of the KCL cannot express. "
+            "Let the job read a record of it first"
         )
     return state.start.type.value, 0
 
@@ -469,9 +471,10 @@ def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Map
         return {streams[0]: None}
     for stream, identifiers in found.items():
         if len(identifiers) != 1:
-            has = f"those of {', '.join(sorted(identifiers))}" if identifiers else "none"
+            has = ", ".join(sorted(identifiers)) or "none"
             raise StateError(
-                f"the KCL's identifier of {stream}, account:stream:epoch, is not known: the table has {has}, and must have one in its rows"
+                f"the KCL's identifier of {stream} (account:stream:epoch) is not known: the rows of the table must name "
+                f"exactly one, and name {has}"
             )
     return {stream: identifiers.pop() for stream, identifiers in found.items()}
 
@@ -509,7 +512,10 @@ def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: 
             raise StateError(f"{place} has no lease of {stream}: is it the table of another application?")
         identifiers = sorted({str(lease.stream_id) for lease in own})
         if len(identifiers) > 1:
-            raise StateError(f"{place} has leases of several streams named {stream}: {', '.join(identifiers)}")
+            raise StateError(
+                f"{place} has leases of several streams named {stream}: {', '.join(identifiers)}. Remove the "
+                "leases of those that the job does not read"
+            )
     return found
 
 

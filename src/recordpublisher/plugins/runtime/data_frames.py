@@ -303,9 +303,9 @@ def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out:
     unknown = [name for name in chosen if name not in names]
     if isinstance(columns, str) or unknown:
         # Without a type or a schema the fields are inside the payload.
-        reason = (
-            "deserializer= or deserializer_schema= makes columns of the fields" if DATA in names and unknown else ""
-        )
+        reason = "deserializer= or deserializer_schema= makes columns of the fields"
+        if not (DATA in names and unknown):
+            reason = "there is no such column" if unknown else "a text is not a list of names"
         raise ConfigurationError("columns", (unknown or chosen)[0], f"a list of {', '.join(names)}", reason=reason)
     return chosen
 

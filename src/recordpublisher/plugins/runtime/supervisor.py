@@ -111,7 +111,10 @@ class Supervisor:
         while watching:
             done, watching = await asyncio.wait(watching, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if not done:
-                log.error("workers did not drain within %.0f s and are killed", self._drain_seconds)
+                log.error(
+                    "workers did not drain within %.0f s and are killed: records after their last checkpoint are read again",
+                    self._drain_seconds,
+                )
                 self._kill()
             for task in done:
                 failed = failed or task.result()
@@ -153,7 +156,7 @@ class Supervisor:
                 log.debug("a worker sent an invalid report: %s", error)
 
     def _drain(self) -> None:
-        log.info("the job is draining")
+        log.info("the job is draining: it ends the current writes and takes a last checkpoint")
         self._is_draining = True
         for process in self._processes.values():
             if process.stdin is not None:
@@ -205,7 +208,7 @@ async def run_fetcher(
 
     def drain() -> None:
         draining.set()
-        log.info("the job is draining")
+        log.info("the job is draining: it ends the current writes and takes a last checkpoint")
         fetcher.stop()
 
     stop_on_signals(drain)
@@ -298,7 +301,7 @@ def reporter_to_supervisor(descriptor: int) -> Callable[[WorkerProgress], None]:
         try:
             os.write(descriptor, msgspec.json.encode(progress) + b"\n")
         except (BrokenPipeError, BlockingIOError):
-            log.debug("the supervisor does not read")
+            log.debug("a report of progress was dropped, because the supervisor does not read its pipe")
 
     return report
 

@@ -19,6 +19,7 @@ from recordpublisher.plugins.sinks.queued_writes import (
 )
 from recordpublisher.publishers.errors import SinkError
 from recordpublisher.publishers.records import Record, RecordBatch, to_millis
+from recordpublisher.publishers.safe_text import counted
 
 MAX_QUEUED_EVENTS = 1_000
 """Most batches and watermarks that may wait. Watermarks have no records, so a limit in records alone would not bound the queue."""
@@ -145,7 +146,7 @@ class ReactiveSink(Sink):
             if batch is not None and len(batch):
                 before = shards.get(batch.shard.key, UnfinishedShard(0, to_millis(batch.records[0].arrival)))
                 shards[batch.shard.key] = UnfinishedShard(before.records + len(batch), before.oldest_ms)
-        reason = f"observers have not finished {count} records"
+        reason = f"observers have not finished {counted(count, 'record')}"
         return Unfinished(count, reason, call, int(call is not None), shards)
 
     def revoked(self, shards: Collection[str]) -> None:

@@ -28,6 +28,7 @@ from recordpublisher.publishers.errors import (
 from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.publishers.kinesis.ports import PutEntry, PutRecordsResponse, StreamSummary, WritingPort
 from recordpublisher.publishers.properties.retry_properties import outage_policy
+from recordpublisher.publishers.safe_text import counted
 from recordpublisher.publishers.shards import Shard
 
 from ..sinks.kinesis.outstanding_records import fetch_stream_summary
@@ -199,7 +200,7 @@ def commit_line(what: str, tasks: Sequence[TaskFigures]) -> str:
     """Return the log line of a finished batch. `what` names the batch."""
     slowest = max(tasks, key=lambda one: one.seconds, default=None)
     return (
-        f"{what}: {_sum(tasks, 'records')} records and {_sum(tasks, 'bytes')} bytes put by {len(tasks)} tasks, "
+        f"{what}: {_sum(tasks, 'records')} records and {_sum(tasks, 'bytes')} bytes put by {counted(len(tasks), 'task')}, "
         f"as {_sum(tasks, 'kinesis_records')} Kinesis records; "
         f"{_sum(tasks, 'retries')} sent again, {_sum(tasks, 'throttles')} throttled, {_given_up(tasks)}, "
         f"{_sum(tasks, 'waits')} waits because of back-pressure; "
@@ -210,7 +211,8 @@ def commit_line(what: str, tasks: Sequence[TaskFigures]) -> str:
 def abort_line(what: str, done: Sequence[TaskFigures]) -> str:
     """Return the log line of a failed batch, which says what is in the stream."""
     return (
-        f"{what} failed: {_sum(done, 'records')} records of {len(done)} finished tasks are in the stream, perhaps more of other tasks; "
+        f"{what} failed: {_sum(done, 'records')} records of {counted(len(done), 'finished task')} are in the stream, "
+        "perhaps more of other tasks; "
         "if it runs again, all of them are put again (at least once)"
     )
 

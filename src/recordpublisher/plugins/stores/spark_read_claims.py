@@ -82,7 +82,7 @@ class ReadClaimStore:
         try:
             self._run(_put_if_absent(self._store, _marker_name(query, token), token.encode()))
         except Exception as error:
-            reason = f"claims cannot be stored there: {error}"
+            reason = f"claims (what tasks have read) cannot be stored there: {error}"
             raise ConfigurationError(self.key, self.place, _VALID, reason=reason) from error
 
     def has_marker(self, query: str, token: str) -> bool:

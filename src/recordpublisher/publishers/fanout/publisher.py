@@ -683,7 +683,7 @@ def _warn_or_raise(error: ConsumerError, count: int, most: int) -> None:
         raise error
     # After a restart one or two are normal, so they are not logged.
     if count == most // 2 + 1:
-        log.warning("%s. The job ends if this happens %d more times", error, most - count)
+        log.warning("%s. The job ends if this happens %d times in a row", error, most)
 
 
 async def resolve_not_found(

@@ -406,7 +406,8 @@ class ListingProgress:
             raise TransientError(
                 self._api,
                 "MalformedResponse",
-                f"the listing does not end: it returned {known} names, then a page without new names, or more pages than there can be",
+                f"the listing does not end: after {known} names it returned only pages without new names, or it "
+                "has more names than there can be",
             )
 
 

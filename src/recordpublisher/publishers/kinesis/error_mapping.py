@@ -119,7 +119,11 @@ def reject_malformed(api: str) -> Iterator[None]:
     # Only a proxy writes such a response, or truncates one, so a retry may get the service's own.
     # The SDK's parser raises RuntimeError if a time is outside the range of a date.
     except (AttributeError, LookupError, TypeError, ValueError, ArithmeticError, RuntimeError) as error:
-        raise TransientError(api, "MalformedResponse", f"the response is not as documented: {error!r}") from error
+        raise TransientError(
+            api,
+            "MalformedResponse",
+            f"the response is not as documented, because a field is missing or not valid: {error!r}",
+        ) from error
 
 
 async def retry_with_new_token(call: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[bool]]) -> T:

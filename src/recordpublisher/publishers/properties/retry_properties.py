@@ -42,7 +42,7 @@ class RetryProperties(msgspec.Struct, frozen=True):
         """
         base, maximum = properties.value(self.base), properties.value(self.maximum)
         if base > maximum:
-            raise ConfigurationError(self.base.key, base, f"at most {self.maximum.key} ({maximum})")
+            raise ConfigurationError(self.base.key, base, f"at most {self.maximum.key} ({maximum} ms)")
         retries, exponent = properties.value(self.max_retries), properties.value(self.exponent)
         if properties.is_set(self.max_retries):
             return RetryPolicy(retries, base, maximum, exponent, decided_by=self.max_retries.key)

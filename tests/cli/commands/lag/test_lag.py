@@ -159,7 +159,7 @@ WRONG = [
     (
         ("--check", "-p", "flink.alarm.interval=-1"),
         2,
-        "'flink.alarm.interval' is -1: --check exits with 3 once records wait that long",
+        "'flink.alarm.interval' is -1: --check exits with 3 once records have waited for this interval",
     ),
     (
         ("--check", "-p", "flink.state.checkpoint.interval=-1"),

@@ -38,7 +38,7 @@ async def test_a_job_that_another_start_replaced_is_named_with_what_to_do(monkey
     (note,) = raised.value.__notes__
     assert note == (
         "if that was another job, give it another flink.state.uri, or if the sink keeps the positions, another folder or table of the "
-        "sink (in a database: or another flink.job.name); --group lets processes share the shards"
+        "sink (or, in a database, another flink.job.name); --group lets processes share the shards"
     )
 
 

@@ -110,5 +110,5 @@ async def test_files_cannot_be_sorted_by_a_column_of_partitions(tmp_path):
         "flink.sink.partitions": "text={text}",
         "flink.sink.parquet.sort": "text",
     }
-    with pytest.raises(rp.ConfigurationError, match=r"sort' is 'text'\. Valid: some of the columns n, day"):
+    with pytest.raises(rp.ConfigurationError, match=r"sort' is 'text': .* Valid: some of the columns n, day"):
         await rp.ParquetSink(rp.Properties(given)).open(rp.SinkContext(value_type=Row))

@@ -463,7 +463,7 @@ async def test_a_value_without_fields_is_rejected_in_a_table_of_fields(uri):
         rejected.append((record.sequence_numbers, reason))
 
     await commit(uri, {"n": 1}, [1], {}, reject=reject, sink_sql_columns="auto")
-    assert rejected == [(["2"], "no column of the table matches its value, a list")]
+    assert rejected == [(["2"], "no column of the table matches its value, which is of the type list")]
     assert query(uri, "select n from records order by sequence_number") == [(1,), (None,)]
 
 

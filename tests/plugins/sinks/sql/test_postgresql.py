@@ -403,7 +403,8 @@ class Order:
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [([1], "no JSON object but [1]"), (Order(None), "Order(v=None, w=0)"), ({"w": 1}, "{'w': 1}")]
+    ("value", "words"),
+    [([1], "not a JSON object but [1]"), (Order(None), "Order(v=None, w=0)"), ({"w": 1}, "{'w': 1}")],
 )
 async def test_a_missing_value_is_told_with_what_the_record_has(uri, made, value, words):  # S7
     query(uri, "create table t (shard_id text, v int not null)")

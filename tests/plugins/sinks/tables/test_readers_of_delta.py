@@ -161,7 +161,7 @@ async def test_a_text_too_long_for_a_folder_is_in_the_table_all_the_same(tmp_pat
 
 async def test_rows_of_columns_by_which_files_are_partitioned_cannot_be_sorted_by_them(tmp_path):
     given = {"flink.sink.partitions": "text={text}", "flink.sink.parquet.sort": "text"}
-    with pytest.raises(rp.ConfigurationError, match=r"parquet.sort' is 'text'. Valid: some of the columns n,"):
+    with pytest.raises(rp.ConfigurationError, match=r"parquet.sort' is 'text': .* Valid: some of the columns n,"):
         await table_of(tmp_path, FIRST, **given)
 
 

@@ -128,7 +128,7 @@ def test_s5_a_start_past_retention_follows_fail_on_data_loss(caplog):
     positions = ReadRange(Starts(StartingPosition.at_timestamp(1_000)), END)
     service = Service(oldest_ms=2_000)
     with pytest.raises(
-        DataLossError, match=r"starts at .* past its retention; start later, or set flink.state.dataloss"
+        DataLossError, match=r"starts at .* past its retention\. Start later, or set flink.state.dataloss"
     ):
         planned(service, positions)
     assert len(planned(service, positions, accepts_loss=True)) == 2

@@ -59,5 +59,5 @@ def test_a_stream_that_is_dropped_is_named_once(tmp_path, caplog):
         job.restart()
         job.run(3)
     assert [line for line in caplog.messages if "no longer read" in line] == [
-        "streams gone are no longer read and their positions are forgotten; if added again, they start where the job started"
+        "no longer read, and their positions are forgotten: gone. A stream that is added again starts where the job started"
     ]

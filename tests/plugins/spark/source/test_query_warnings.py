@@ -24,7 +24,7 @@ def warnings(tmp_path):
 def test_warnings_about_options_come_first_and_are_not_logged_again(warnings, caplog):
     assert (warnings.texts, caplog.text) == (["unknown option"], "")
     warnings.dropped_streams({"clicks"})
-    assert warnings.texts[1].startswith("streams clicks are no longer read")
+    assert warnings.texts[1].startswith("no longer read, and their positions are forgotten: clicks")
     assert caplog.text.count("clicks") == 1
 
 

@@ -180,7 +180,7 @@ def test_a_query_that_is_far_behind_warns(kinesis, tmp_path, caplog):
     job.run(3)
     fall_behind(kinesis, job, 20)
     assert (
-        "records of s/a are lost in 4.0 h unless the query reads them before: the stream keeps records for 24 h"
+        "records of s/a will be lost in 4.0 h unless the query reads them before: the stream keeps records for 24 h"
         in caplog.text
     )
 
@@ -191,7 +191,7 @@ def test_the_warning_comes_from_four_fifths_of_the_retention_on_and_again_only_a
     warnings, counts = QueryWarnings(options(tmp_path)), []
     for left in (None, 21, 19, 10, -5, 90, 19):  # percent of the retention
         warnings.retention_left(None if left is None else RetentionLeft("s/a", left, 100))
-        counts.append(caplog.text.count("are lost in"))
+        counts.append(caplog.text.count("will be lost in"))
     assert counts == [0, 0, 1, 1, 1, 1, 2]
 
 

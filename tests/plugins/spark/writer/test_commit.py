@@ -44,7 +44,7 @@ def test_the_line_of_a_failed_batch_says_what_is_in_the_stream(log):
     KinesisStreamWriter(OPTIONS, SCHEMA).abort([written(), None], 7)
     KinesisBatchWriter(OPTIONS, SCHEMA, overwrite=False).abort([None])
     assert [level for level, _ in log()] == ["WARNING", "WARNING"]
-    assert log()[0][1].startswith("batch 7 failed: 10 records of 1 finished tasks are in the stream")
+    assert log()[0][1].startswith("batch 7 failed: 10 records of 1 finished task are in the stream")
 
 
 def test_all_attempts_of_a_batch_job_share_one_run_id():

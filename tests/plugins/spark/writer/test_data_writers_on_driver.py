@@ -79,7 +79,7 @@ def test_a_batch_is_one_line_with_its_sums_and_its_slowest_task():
 def test_a_batch_without_tasks_and_one_that_failed():
     assert commit_line("batch 0", []).endswith("no task wrote")
     assert abort_line("batch 7", TASKS[:1]).startswith(
-        "batch 7 failed: 10 records of 1 finished tasks are in the stream"
+        "batch 7 failed: 10 records of 1 finished task are in the stream"
     )
 
 

@@ -237,7 +237,7 @@ class FileSink(ArchivingSink):
         return {hidden for each in staged for hidden, _ in self._content(each).files}
 
     def _content(self, staged: Staged) -> "_StagedContent":
-        return document_as(staged.content, _StagedContent, f"an entry in {self._files_there.entries.place}")
+        return document_as(staged.content, _StagedContent, f"a commit in {self._files_there.entries.place}")
 
     def _keep(self, parts: list[WaitingBatch]) -> None:
         self._waiting, self._waiting_bytes = parts, sum(part.held_bytes for part in parts)

@@ -132,7 +132,10 @@ class StagedFiles:
                 if exists(hidden):  # Otherwise another process has renamed it.
                     raise StoreUnavailableError(f"{target.parent} was removed while {hidden} was renamed") from error
             except OSError as error:
-                way = f"; it is committed, and each start publishes it first. If it never can be, move {hidden} away: it has the records"
+                way = (
+                    f"; {hidden} is committed, and each start publishes it first. If it can never be published, move it away and keep it: "
+                    "it has the records"
+                )
                 raise folder_error(self._path, error, way) from error
             if not exists(target):
                 missing.append((staged, name))

@@ -244,7 +244,7 @@ class Producer:
     def _outstanding(self) -> str:
         measured = self.metrics()
         count, size = measured["outstandingRecordsCount"], measured["outstandingBytes"]
-        return f"{count} records ({size} bytes) are not acknowledged"
+        return f"records not acknowledged: {count} ({size} bytes)"
 
     def _why_late(self) -> str:
         reason = self._current_sink().why_not_put()

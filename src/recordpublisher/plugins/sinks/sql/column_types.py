@@ -217,7 +217,7 @@ def _exact(exact: Convert, convert: Convert, value: Any) -> Any:
 
 def _array(convert: Convert, value: Any) -> Any:
     if value is not None and not isinstance(value, list):
-        raise TypeError(f"a {type(value).__name__} is not an array")
+        raise TypeError(f"a value of the type {type(value).__name__} is not an array")
     return (
         None
         if value is None
@@ -245,7 +245,7 @@ def _number(value: Any) -> Any:
     Raises: TypeError for a boolean, an object, a list or bytes; ValueError for a text with `_` or with characters outside ASCII.
     """
     if isinstance(value, (bool, dict, list, bytes)):
-        raise TypeError(f"a {type(value).__name__} is not a number")
+        raise TypeError(f"a value of the type {type(value).__name__} is not a number")
     if isinstance(value, str) and ("_" in value or not value.isascii()):
         raise ValueError(f"{repr_of(value)} is not a number")
     return value
@@ -264,7 +264,7 @@ def _integer(value: Any) -> Any:
         return None
     if isinstance(value, Decimal) and value.is_finite() and value.adjusted() >= _MOST_DIGITS:
         raise ValueError(
-            f"{repr_of(value)} has more digits than a column of integers"
+            f"{repr_of(value)} has more digits than a column of integers can hold"
         )  # int() would write out all its zeros
     number = int(value)
     if not isinstance(value, str) and number != value:
@@ -293,7 +293,7 @@ def _timestamp(value: Any, has_zone: bool) -> datetime | None:
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         at = datetime.fromtimestamp(value / 1000, tz=UTC)
     else:
-        raise TypeError(f"a {type(value).__name__} is not a time: ISO-8601 text and epoch ms are")
+        raise TypeError(f"a value of the type {type(value).__name__} is not a time: ISO-8601 text and epoch ms are")
     return at if has_zone else at.replace(tzinfo=None)
 
 

@@ -176,7 +176,12 @@ class RowBuilder:
         if special := self._delete_or_bad_key(batch, index, known | named, is_delete):
             return special
         if not named and (not known or (self._is_of_fields and not is_object)):
-            return Row(batch, index, {}, f"no column of the table matches its value, a {type(value).__name__}")
+            return Row(
+                batch,
+                index,
+                {},
+                f"no column of the table matches its value, which is of the type {type(value).__name__}",
+            )
         known_names = self._must_know if self._must_know is not None and isinstance(value, dict) else fields
         if left := [
             key for key in fields if (key not in known_names or key in self._owned) and fields[key] is not None

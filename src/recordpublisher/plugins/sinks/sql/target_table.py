@@ -250,7 +250,7 @@ class TargetTable:
                     raise
                 return why_rejected(column, fields.get(column.name, given[column.name]))
         is_object = isinstance(value, dict) or has_fields(value) or is_keyed_by_record(self.table)
-        return f"{_message(error)}; its value is {'' if is_object else 'no JSON object but '}{repr_of(value)}"
+        return f"{_message(error)}; its value is {'' if is_object else 'not a JSON object but '}{repr_of(value)}"
 
 
 def check_fields(
@@ -435,7 +435,7 @@ def find_table(connection: Connection, name: str) -> Table | None:
         if isinstance(column.type, types.JSON):
             column.type.none_as_null = True  # a field that is missing is NULL, not the null of JSON
     if not len(found.columns):
-        raise ConfigurationError(SQL_TABLE.key, name, "a table with columns")
+        raise ConfigurationError(SQL_TABLE.key, name, "a table with columns", reason="the table has none")
     return found
 
 

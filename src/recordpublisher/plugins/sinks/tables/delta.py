@@ -226,7 +226,9 @@ class DeltaLakeTable(LakeTable):
             is_new = _shape(self.load()) != self._checked
         except NoTableError as error:
             reason = "the table was deleted while the job ran"
-            raise ConfigurationError(DELTA_URI.key, self._storage.uri, "a table", reason=reason) from error
+            raise ConfigurationError(
+                DELTA_URI.key, self._storage.uri, "a table; the next start of the job creates it", reason=reason
+            ) from error
         if is_new:
             self.prepare(schema, partitions)
 

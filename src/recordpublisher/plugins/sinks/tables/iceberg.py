@@ -254,7 +254,9 @@ class IcebergTable(LakeTable):
             is_new = _shape(self.load()) != self._checked
         except NoTableError as error:
             reason = "the table was dropped while the job ran"
-            raise ConfigurationError(ICEBERG_TABLE.key, self._name, "a table", reason=reason) from error
+            raise ConfigurationError(
+                ICEBERG_TABLE.key, self._name, "a table; the next start of the job creates it", reason=reason
+            ) from error
         if is_new:
             self.prepare(schema, partitions)
 

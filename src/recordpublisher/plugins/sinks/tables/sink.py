@@ -485,9 +485,13 @@ class TableSink(ArchivingSink):
         except (StateError, NoTableError) as error:
             if isinstance(error, StoreUnavailableError):
                 raise
+            is_gone = isinstance(error, NoTableError)
             reason = str(error) or "there is no such table now"
+            way = (
+                "Start the job again, which creates the table" if is_gone else "Change the table so that it takes them"
+            )
             raise StateError(
-                f"rows for {self._place} are committed and cannot be published: {reason}. Change the table so that it takes them. Or stop "
+                f"rows for {self._place} are committed and cannot be published: {reason}. {way}. Or stop "
                 "the job, and take the commit back: `recordpublisher leftovers PROPERTIES --take-back` sets the positions back to before it"
             ) from error
 

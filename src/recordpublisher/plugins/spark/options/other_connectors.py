@@ -562,7 +562,7 @@ def _without_prefix(given: Properties, own: Properties, option: PeerOption) -> s
     if option.before not in given or option.key in given or not uses_fan_out(own):
         return ""
     name = own[option.ours]
-    return f"here there is none, and '{option.ours}' is {name} and not {option.default}{name}"
+    return f"here nothing is put before the name, so '{option.ours}' is {name} and not {option.default}{name}"
 
 
 def _own_spellings(option: PeerOption) -> set[str]:

@@ -445,7 +445,7 @@ class QueryProgress:
 def _limit(emit_limit: int | None) -> str:
     if emit_limit is None:
         return "none"
-    return "unknown, reading first watermarks only" if emit_limit == EMIT_NOTHING else _time(emit_limit)
+    return "unknown until the first watermarks are read" if emit_limit == EMIT_NOTHING else _time(emit_limit)
 
 
 def _time(millis: int | None) -> str:
@@ -457,7 +457,9 @@ def _time(millis: int | None) -> str:
 HOUR_MS = 3_600_000
 WARN_FROM_RETENTION_PART = 0.8
 """How old the oldest unread record may be without a warning, as a part of the retention."""
-NEAR_LOSS = "records of %s are lost in %.1f h unless the query reads them before: the stream keeps records for %.0f h"
+NEAR_LOSS = (
+    "records of %s will be lost in %.1f h unless the query reads them before: the stream keeps records for %.0f h"
+)
 NOT_READ = (
     ". Does the sink read the batch? A file sink skips the batches that _spark_metadata in its folder has: a new checkpoint needs a new "
     "folder"
@@ -509,16 +511,17 @@ class QueryWarnings:
     def dropped_streams(self, streams: Collection[str]) -> None:
         """Warn of streams of the checkpoint that are no longer among the options."""
         if streams:
-            text = "streams %s are no longer read and their positions are forgotten; if added again, they start where the job started"
+            text = "no longer read, and their positions are forgotten: %s. A stream that is added again starts where the job started"
             self._warn(text, ", ".join(sorted(streams)))
 
     def old_claims(self, queries: Collection[str]) -> None:
         """Warn that a new query found claims of other queries in its location, which happens if a checkpoint is lost."""
         if queries:
             text = (
-                "metadataLocation has claims of other queries (%s), and this query has a new checkpoint: it begins at flink.stream.initpos "
-                "and not where another query ended. If a checkpoint was lost or its path mistyped, stop this query, and start it with that "
-                "checkpoint. Queries that share a place must give it as metadataRoot"
+                "metadataLocation has claims (what tasks have read) of other queries (%s), and this query has a new checkpoint: it begins "
+                "at flink.stream.initpos and not where another query ended. "
+                "If a checkpoint was lost or its path mistyped, stop this query, and start it "
+                "with that checkpoint. Queries that share a place must give it as metadataRoot"
             )
             self._once(text, few_of(sorted(queries)))
 
@@ -534,8 +537,8 @@ class QueryWarnings:
     def lost_claims(self, offset: BatchOffset) -> None:
         """Warn that the batch runs without rows, because its claims are not in this store."""
         text = (
-            "the claims of batch %s are lost: metadataLocation has none of this query. The batch runs again without rows, and its "
-            "records come with the next one, including records that the sink already has"
+            "the claims (what tasks have read) of batch %s are lost: metadataLocation has none of this query. The batch runs again "
+            "without rows, and its records come with the next one, including records that the sink already has"
         )
         self._warn(text, offset.batch)
 
@@ -548,7 +551,7 @@ class QueryWarnings:
         batch_ms = offset.planned_ms - previous.planned_ms
         if lookahead is not None and lookahead < 2 * batch_ms:
             text = (
-                "flink.watermark.lookahead.millis (%s) is below twice the time of a batch (%s ms): "
+                "flink.watermark.lookahead.millis (%s ms) is below twice the time of a batch (%s ms): "
                 "on live data such a job never catches up; set it higher"
             )
             self._once(text, lookahead, batch_ms)

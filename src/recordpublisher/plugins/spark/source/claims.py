@@ -13,6 +13,7 @@ from recordpublisher.fetcher.pipeline.retention_gaps import ShardObservation
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.plugins.stores.spark_read_claims import BatchId, ReadClaimStore, read_claim_store_of
 from recordpublisher.publishers.errors import StateError
+from recordpublisher.publishers.user_code import describe_error
 
 from ..options.spark_options import SparkOptions
 from ..outages import with_short_retries
@@ -60,7 +61,8 @@ class ReadClaim:
             return cls(shards, plain["beganMs"], plain["subscribed"])
         except (KeyError, TypeError, ValueError, AttributeError, zlib.error) as error:
             raise StateError(
-                f"a claim in metadataLocation cannot be read ({error}): {stored[:200]!r}; does another program write there?"
+                f"a claim (what a task has read) in metadataLocation cannot be read ({describe_error(error)}): "
+                f"{stored[:200]!r}; does another program write there?"
             ) from error
 
     def is_of(self, starts: Mapping[str, ShardState]) -> bool:
@@ -194,9 +196,9 @@ def _claim_of(group: list[ShardOffset], stored: bytes | None) -> ReadClaim | Non
 def claims_elsewhere_error(store: ReadClaimStore, offset: BatchOffset) -> StateError:
     """Return the error that ends a query if its store is not the one with which the offset's batch was planned."""
     return StateError(
-        f"{store.key} {store.place} has no claims of this query ({offset.query}), which is at batch {offset.batch}; they were deleted, or "
-        "are in another place. Set the place in which they are, or set onMetadataLoss=REPLAY: nothing is lost, but all records of that "
-        "batch come again, even if the sink has them"
+        f"{store.key} {store.place} has no claims (what tasks have read) of this query ({offset.query}), which is at batch "
+        f"{offset.batch}; they were deleted, or are in another place. Set the place in which they are, or set "
+        "onMetadataLoss=REPLAY: nothing is lost, but all records of that batch come again, even if the sink has them"
     )
 
 
@@ -233,10 +235,11 @@ class StoreVisibilityCheck:
             return
         if self._store.has_later(offset.query, offset.batch + 1):
             raise StateError(
-                f"{self._store.key} {self._store.place} lacks claims of batch {offset.batch} of this query ({offset.query}), but has "
-                "claims of later batches, which this checkpoint does not know: another query runs with a copy of the checkpoint, or this "
-                "is an old copy of it. Give a copy a new checkpointLocation, and start the query with the newest checkpoint; or set "
-                "onMetadataLoss=REPLAY: nothing is lost, but all records of that batch come again, even if the sink has them"
+                f"{self._store.key} {self._store.place} lacks claims (what tasks have read) of batch {offset.batch} of this query "
+                f"({offset.query}), but has claims of later batches, which this checkpoint does not know: another query "
+                "runs with a copy of the checkpoint, or this is an old copy of it. Give a copy a new checkpointLocation, and start the "
+                "query with the newest checkpoint; or set onMetadataLoss=REPLAY: nothing is lost, but all "
+                "records of that batch come again, even if the sink has them"
             )
         self._checked_plan = offset.plan
 
@@ -281,7 +284,7 @@ def batch_id(offset: BatchOffset) -> BatchId:
 def _check_version(version: object) -> None:
     if version != VERSION:
         raise StateError(
-            f"metadataLocation has a claim of version {version}, and this release reads version {VERSION} only: "
+            f"metadataLocation has a claim (what a task has read) of version {version}, and this release reads version {VERSION} only: "
             "use the release that wrote it, or start with a new checkpointLocation and a new metadataLocation"
         )
 

@@ -195,7 +195,9 @@ class TaskRead:
         except DataLossError as error:  # A whole shard is past retention.
             if not self.plan.accepts_loss:
                 raise
-            LOG.warning("%s; each shard is read by itself now because flink.state.dataloss=CONTINUE", error.loss)
+            LOG.warning(
+                "%s; the other shards are read one at a time, because flink.state.dataloss=CONTINUE", error.loss
+            )
             rows = self._rows_again()  # Start again, because it is not known how far the other shards were read.
             for shard, state in states.items():
                 with contextlib.suppress(DataLossError):
@@ -253,8 +255,8 @@ class TaskRead:
         if found == (claimed.records, claimed.first, claimed.last):
             return
         error = DataLossError(
-            f"{key}: {claimed.records} records from {claimed.first} to {claimed.last} were claimed, but reading them again gave "
-            f"{found[0]} from {found[1]} to {found[2]}; they may be past the stream's retention",
+            f"{key}: {claimed.records} records from {claimed.first} to {claimed.last} were read by an earlier attempt, but reading them "
+            f"again gave {f'{found[0]} from {found[1]} to {found[2]}' if found[0] else 'none'}; they may be past the stream's retention",
         )
         if not self.plan.accepts_loss:
             raise error

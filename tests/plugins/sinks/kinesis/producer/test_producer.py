@@ -92,7 +92,9 @@ def test_at_the_limit_a_put_waits_until_its_timeout_and_its_record_is_not_accept
     with rp.Producer("out", properties(served), queue_limit=1) as producer:
         with frozen(served):
             producer.put(b"1", "key")
-            with pytest.raises(TimeoutError, match=r"not accepted in 0.05 s: 1 records \(\d+ bytes\) are not"):
+            with pytest.raises(
+                TimeoutError, match=r"not accepted in 0.05 s: records not acknowledged: 1 \(\d+ bytes\)"
+            ):
                 producer.put(b"2", "key", timeout=0.05)
         producer.put(b"3", "key")
     assert payloads(arrived(served)) == [1, 3]
@@ -242,7 +244,9 @@ def test_while_a_producer_tries_to_open_again_the_cause_stays(served):
 
 def test_a_producer_that_is_not_open_names_the_cause_where_it_waits(served):
     producer = rp.Producer("out", properties(served) | {"aws.endpoint": "http://127.0.0.1:9"})
-    with pytest.raises(TimeoutError, match=r"not accepted in 1 s: 0 records .* it is not open: .*127\.0\.0\.1:9"):
+    with pytest.raises(
+        TimeoutError, match=r"not accepted in 1 s: records not acknowledged: 0 .* it is not open: .*127\.0\.0\.1:9"
+    ):
         producer.put(b"1", "key", timeout=1)
     assert "it is not open: " in producer.reasons_not_ready()[0]
     producer.close()
@@ -478,7 +482,10 @@ def test_an_exit_that_waits_says_so(served):
         with frozen(served):
             process.stdin.write("\n")
             process.stdin.flush()
-            assert "the exit of the process waits until all records are put: 1 records (" in process.stderr.readline()
+            assert (
+                "the exit of the process waits until all records are put: records not acknowledged: 1 ("
+                in process.stderr.readline()
+            )
         assert process.wait(60) == 0
     assert payloads(arrived(served)) == [1, 2]
 
