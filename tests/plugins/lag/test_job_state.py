@@ -64,3 +64,11 @@ def test_the_lowest_shard_is_one_that_has_not_ended():
 def test_a_shard_that_is_no_longer_listed_is_lost_unless_it_was_read_to_its_end():
     assert list(job(snapshot("w", a=at("7"), b=at("1")), shards=("a",)).lost) == ["s/b"]
     assert not job(snapshot("w", a=at("7"), b=at("1", ended=True)), shards=("a",)).lost
+
+
+def test_a_shard_that_is_younger_than_every_listed_one_is_not_lost():
+    """Retention drops the oldest first: the listing is older than the state, or the stream was deleted and created again."""
+    first, second = "shardId-000000000000", "shardId-000000000002"
+
+    assert not job(snapshot("w", **{second: at("7")}), shards=(first,)).lost
+    assert list(job(snapshot("w", **{first: at("7")}), shards=(second,)).lost) == [f"s/{first}"]

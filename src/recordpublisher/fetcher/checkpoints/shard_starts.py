@@ -16,9 +16,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from recordpublisher.publishers.errors import ConfigurationError, DataLossError
+from recordpublisher.publishers.errors import ConfigurationError, DataLossError, StateError
 from recordpublisher.publishers.initial_position import time_ms
 from recordpublisher.publishers.positions import WHOLE_RECORD, PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.properties.job_properties import JOB_NAME, STATE_URI
+from recordpublisher.publishers.properties.reading_properties import INITIAL_POSITION
 from recordpublisher.publishers.safe_text import counted, few_of
 from recordpublisher.publishers.shards import Shard, is_listing_older_than, stream_name, stream_of
 
@@ -105,22 +107,61 @@ async def list_restored(
 
     - `missing`: finds out for each shard that the listing lacks whether it is past retention.
     - `is_ours`: returns whether this process reads a shard. The listing may lack parents of other shards.
+
+    Raises: StateError if a stream was created again since the state was stored, with shards that have the ids of shards that were read.
     """
     for _ in range(MAX_LISTINGS):
         listed = await list_all()
+        refuse_later_shards(shards_after_their_end(listed, restored))
+        open_shards = shards_open_after_their_end(listed, restored)
         young = set(shards_newer_than_listing(listed, restored, streams))
         unlisted = expected_but_unlisted(listed, filter(is_ours, listed), restored, streams)
         await missing.check(unlisted - young, streams)
-        inconsistent = young | {key for key in unlisted if not missing.is_expired(key)}
+        inconsistent = young.union(open_shards, (key for key in unlisted if not missing.is_expired(key)))
         if not inconsistent:
             break
         log.warning(
-            "the service's listing of shards is incomplete, so the shards are listed again. It lacks %s: %s",
+            "the service's listing of shards is incomplete, so the shards are listed again. It lacks, or shows as open, %s: %s",
             counted(len(inconsistent), "shard"),
             few_of(sorted(inconsistent)),
         )
         await asyncio.sleep(PAUSE_SECONDS)
+    refuse_later_shards(open_shards)
     return listed
+
+
+def shards_after_their_end(listed: Iterable[Shard], restored: RestoredState) -> list[str]:
+    """Return listed shards that begin after the position at which the shard with their id ended: those of a later stream (S8)."""
+    return [shard.key for shard, end in _ended(listed, restored) if end is not None and shard.begins_at(end.sequence)]
+
+
+def shards_open_after_their_end(listed: Iterable[Shard], restored: RestoredState) -> list[str]:
+    """Return shards that are listed as open, although they were read to their end.
+
+    Either the listing is old, or the stream was created again. Only Kinesis is known to list the end of each shard that was closed.
+    """
+    ended = [shard for shard, _ in _ended(listed, restored)]
+    return [shard.key for shard in ended if not shard.closed and shard.starting_sequence_number is not None]
+
+
+def _ended(listed: Iterable[Shard], restored: RestoredState) -> list[tuple[Shard, SequenceNumber | None]]:
+    states = [(shard, restored.shards.get(shard.key)) for shard in listed]
+    return [(shard, state.position) for shard, state in states if state is not None and state.ended]
+
+
+def refuse_later_shards(shards: Sequence[str]) -> None:
+    """Fail for shards of a stream that was created again. They would count as read, because the state has the ends of shards with their
+    ids.
+
+    Raises: StateError if there are such shards.
+    """
+    if shards:
+        raise StateError(
+            f"a stream was deleted and created again since its positions were stored: the new shards {few_of(shards)} have the ids of "
+            f"shards that were read to their end. Start without the old state, at {INITIAL_POSITION.key}: with another {JOB_NAME.key} or "
+            f"{STATE_URI.key} (Spark: a new checkpointLocation and metadataLocation), or let these shards begin again with "
+            "`recordpublisher positions reset`"
+        )
 
 
 # initial_states decides in which state each listed shard starts. Other functions here find out whether records were lost since the last run

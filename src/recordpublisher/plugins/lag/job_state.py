@@ -6,7 +6,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from recordpublisher.fetcher.checkpoints.shard_starts import Starts, initial_states, shards_no_longer_listed
+from recordpublisher.fetcher.checkpoints.shard_starts import (
+    Starts,
+    initial_states,
+    refuse_later_shards,
+    shards_after_their_end,
+    shards_newer_than_listing,
+    shards_no_longer_listed,
+)
 from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots, snapshot_to_json
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.group_store import (
@@ -57,17 +64,20 @@ class JobState:
     def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobState:
         """Return the states in snapshots. A shard without a stored state has the position at which the job would begin it.
 
-        Raises: StateError if a snapshot cannot be read.
+        Raises: StateError if a snapshot cannot be read, or is that of an earlier stream of this name.
         """
-        snapshots = list(snapshots)
+        snapshots, shards = list(snapshots), list(listed)
         restored = merge_snapshots(snapshots)
+        refuse_later_shards(shards_after_their_end(shards, restored))
         starts = Starts(start).with_stored_start(restored.pinned_ms)
         stored_by = {key: snapshot for snapshot in snapshots for key in snapshot["shards"]}
         workers = {key: str(each["worker"]) for key, each in stored_by.items() if each.get("worker") is not None}
         taken = {key: int(each["takenMs"]) for key, each in stored_by.items() if each.get("takenMs") is not None}
-        shards = list(listed)
-        lost = shards_no_longer_listed(shards, restored, {shard.stream for shard in shards})
-        lost_states = {key: restored.shards[key] for key in lost}
+        streams = {shard.stream for shard in shards}
+        lost = {*shards_no_longer_listed(shards, restored, streams)}
+        # Retention drops the oldest shards first. So the listing is older than these shards, or their stream was created again.
+        lost -= {*shards_newer_than_listing(shards, restored, streams)}
+        lost_states = {key: restored.shards[key] for key in sorted(lost)}
         return cls(initial_states(shards, restored, starts), lost_states, workers, taken)
 
     def lowest_shard(self) -> str | None:
