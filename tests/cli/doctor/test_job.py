@@ -321,6 +321,24 @@ async def test_a_job_that_has_stopped_is_not_running(tmp_path):
     assert running.words == "no: the worker that ran it was stopped"
 
 
+@pytest.mark.parametrize("workers", ["ALONE", "GROUP"])
+async def test_the_missing_state_store_of_a_job_with_positions_next_to_its_rows_is_a_problem(workers, tmp_path):
+    given = {**places(tmp_path)["rows"], "flink.job.workers": workers}
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        endpoint.stream("orders").put(b"{}", "key")
+        properties = {**endpoint.properties(), **given}
+        with_store = {**properties, "flink.state.uri": str(tmp_path / "state")}
+        async with rp.DataFetcher("orders", with_store, start="earliest") as job:
+            await job.run_bounded(stop_at_tip=True)
+        store, _ = await checked(properties)
+        with pytest.raises(rp.StateError, match="whose lease table is not there"):
+            async with rp.DataFetcher("orders", properties):
+                pass
+
+    assert store.verdict == "PROBLEM"
+    assert "their lease table is elsewhere, so a start is refused: use the flink.state.uri of their job" in store.words
+
+
 class KeepsPositions(rp.MemorySink):
     """Stores the positions itself."""
 

@@ -10,6 +10,7 @@ from recordpublisher.publishers.errors import StateError
 from recordpublisher.testing import run_virtual
 
 from fakes.commits import committing_sink
+from fakes.leases.alone_process import AloneProcess
 from fakes.leases.elastic_processes import ElasticProcesses, TimedSink
 from fakes.memory_store import MemoryStore
 from fakes.scripted_source import RecordingSink
@@ -79,6 +80,37 @@ def test_a_group_with_new_positions_is_told_whose_rows_are_there_already(caplog)
 class UsedTable(committing_sink.TableSink):
     async def writers(self):
         return ["another-job/0"]
+
+
+@pytest.mark.parametrize("starts_alone", [False, True])
+@pytest.mark.parametrize("is_with_rows", [False, True])
+def test_a_start_accepts_positions_of_a_job_that_begins_at_the_same_time(starts_alone, is_with_rows):
+    async def story():
+        table, group = committing_sink.Table(), ElasticProcesses(shards=1)
+        entries = group.store if is_with_rows else MemoryStore()
+
+        class LateStore(MemoryStore):
+            """Another process begins the job just before this one looks for positions."""
+
+            async def list_names(self, prefix, before=None):
+                if not group.rows:
+                    group.rows.append("begun")
+                    first = await group.join(sink=committing_sink.TableSink(table, entries))
+                    group.send()
+                    await group.wait_until(lambda: table.rows)
+                    await first.stop()
+                return await super().list_names(prefix, before)
+
+        late = LateStore()
+        late.values = entries.values
+        group.connect = lambda: late if is_with_rows and group.rows == [] else group.store
+        sink = committing_sink.TableSink(table, late)
+        second = await (AloneProcess(group, sink).start() if starts_alone else group.join(sink=sink))
+        await group.wait_until(lambda: second.fetcher.metrics()["shards"])
+        await second.stop()
+        return len(table.rows)
+
+    assert run_virtual(story()) == 5
 
 
 def test_a_job_is_described_without_secrets():

@@ -86,6 +86,33 @@ async def test_positions_in_the_sink_whose_lease_table_is_in_another_store_are_r
         await run(job("job", **second, **{"flink.state.uri": f"{tmp_path}/second"}), served)
 
 
+@pytest.mark.parametrize("second", [{}, GROUP], ids=["alone", "a group"])
+@pytest.mark.parametrize("first", [{}, GROUP], ids=["after alone", "after a group"])
+async def test_a_start_without_the_state_store_of_the_job_is_refused(tmp_path, served, job, first, second):
+    await run(job("job", **first), served)
+    without = {key: value for key, value in job("job", **second).items() if key != "flink.state.uri"}
+    with pytest.raises(
+        rp.StateError, match=r"has positions of worker \w+, whose lease table is not there\. To continue"
+    ):
+        await run(rp.Properties(without), served)
+    await run(job("job", **second), served)
+
+    written = Counter(rows(tmp_path))
+    assert len(written) >= 20
+    assert set(written.values()) == {1}
+
+
+async def test_positions_whose_lease_table_is_lost_are_imported_where_the_sink_keeps_them(tmp_path, served, job):
+    await run(job("job", **GROUP), served)
+    without = rp.Properties({key: value for key, value in job("job").items() if key != "flink.state.uri"})
+    await take_along(without, without, tmp_path / "positions.jsonl")
+    for kind in ({}, GROUP):
+        await run(without.merged(kind), served)
+
+    written = Counter(rows(tmp_path))
+    assert (len(written), set(written.values())) == (30, {1})
+
+
 @pytest.mark.slow
 async def test_positions_go_over_to_a_group_and_back_through_a_file(tmp_path, served, job):
     static, elastic, back = job("static"), job("elastic", **GROUP), job("back")

@@ -273,14 +273,14 @@ SPARE_SECONDS = 1.0
 
 
 async def check_rows(positions: JobStateReader) -> None:
-    """Check that no positions are next to the sink's rows, if the state store has none.
+    """Check that no positions are next to the sink's rows, if the job has no lease table.
 
     Raises: StateError if there are such positions. A start would be refused then, because it would write the rows again.
     """
     if await positions.load_beside_rows():
         raise StateError(
-            f"the sink has positions with its rows in {positions.place}, and the state store has none, so a start is refused: was the "
-            f"store lost? {COPY_POSITIONS.format(source='')} makes them the positions of the job"
+            f"the sink has positions with its rows in {positions.place}, and their lease table is elsewhere, so a start is refused: use "
+            f"the {STATE_URI.key} of their job (none, if it had none) or, if that store is lost, run {COPY_POSITIONS.format(source='')}"
         )
 
 

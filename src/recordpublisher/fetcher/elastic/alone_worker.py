@@ -225,8 +225,8 @@ class AloneWorker:
         """
         entries = entry_store_of(self._sink)
         if found is None:
-            if entries is not None and entries is not self._storage.store:
-                await refuse_positions_in_sink(GroupStore(entries), self.place)
+            if entries is not None:
+                await refuse_positions_in_sink(self._storage.store, entries)
             if isinstance(self._sink, CommittingSink):
                 await warn_of_rows_of_other_positions(self._sink, self.place)
             return None

@@ -69,19 +69,28 @@ def group_job_of(streams: StreamList, sink: Sink, name: str | None = None) -> Gr
     return GroupJob(mask_passwords(destination_of(sink)), names, entry_store_of(sink) is not None, name)
 
 
-async def refuse_positions_in_sink(entries: GroupStore, place: str) -> None:
-    """Check that the sink has no positions next to its rows, before this job writes a first lease table in `place`.
+async def refuse_positions_in_sink(store: ConditionalStore, entries: ConditionalStore) -> None:
+    """Check that the sink has no positions next to its rows, before this job writes the first lease table.
 
-    Such positions belong to a job whose lease table is elsewhere; with a new table this job would write its rows again.
+    Such positions belong to a job whose lease table is elsewhere; with a new table this job would write its rows again, or leave some out.
+
+    - `store`: the store of the lease table, which may be `entries` itself.
+    - `entries`: the store next to the rows.
 
     Raises: StateError, which names the worker that has stored the positions.
     """
-    for name in await entries.names(PARTS_PREFIX):
+    documents = GroupStore(entries)
+    for name in await documents.names(PARTS_PREFIX):
         worker = name.removeprefix(PARTS_PREFIX).rpartition("/")[0]
-        part = await entries.read_part(worker, 0)
-        if part is not None and part.document.positions:
-            raise StateError(
-                f"{entries.place} has positions of worker {worker}, whose lease table is not in {place}. To continue the job of that "
-                f"worker, start with its flink.state.uri; if that store is lost, run {COPY_POSITIONS.format(source='')}. For a new job "
-                f"use {ANOTHER_PLACE_OF_SINK}"
-            )
+        part = await documents.read_part(worker, 0)
+        if part is None or not part.document.positions:
+            continue
+        # A process that has begun the job in the meantime wrote the table before its first positions.
+        if await GroupStore(store).read_table() is not None:
+            return
+        where = "there" if entries is store else f"in {store.place}"
+        raise StateError(
+            f"{entries.place} has positions of worker {worker}, whose lease table is not {where}. To continue the job of that "
+            "worker, start with its flink.state.uri (none, if it had none); if that store is lost, run "
+            f"{COPY_POSITIONS.format(source='')}. For a new job use {ANOTHER_PLACE_OF_SINK}"
+        )

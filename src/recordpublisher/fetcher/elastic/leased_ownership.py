@@ -198,8 +198,8 @@ class LeasedOwnership(ShardOwnership):
         """Check that this process may take part in the group of the job. Return whether the group is new."""
         store, entries = self._group.store, entry_store_of(self._job.sink)
         if (found := await GroupStore(store).read_table()) is None:
-            if entries is not None and entries is not store:
-                await refuse_positions_in_sink(GroupStore(entries), store.place)
+            if entries is not None:
+                await refuse_positions_in_sink(store, entries)
             if isinstance(self._job.sink, CommittingSink):
                 await warn_of_rows_of_other_positions(self._job.sink, store.place)
         elif found.document.alone is not None:  # raises if another sink has the positions
