@@ -86,7 +86,7 @@ def _settings_beside(registry: Registry, properties: Properties, sink: Sink | No
                         True,
                     )
                 )
-            # A command that cannot use the program's sink is told the name of a sink, with its settings.
+            # A program may name this sink for commands, which cannot use the sink that the program makes.
             elif reader != (properties.value(SINK) or "").lower():
                 told.append(
                     (
