@@ -22,7 +22,7 @@ from .conditional_store import wait_for_store
 from .dependencies import FetcherDependencies
 from .leases.group_counters import GroupCounters
 from .metric_types import SinkMetric
-from .monitoring.alarm_monitor import AlarmMonitor, RetentionPeriods, cancel_if_hung
+from .monitoring.alarm_monitor import AlarmMonitor, RetentionPeriods, cancel_if_hung, words_for_hung
 from .monitoring.metrics_exporter import SinkMetrics
 from .monitoring.readiness import reasons_not_ready, shards_to_read
 from .monitoring.status_and_warnings import StatusLogger
@@ -275,22 +275,30 @@ class ShardFetcher:
     async def _take_last(self, reason: EndReason) -> None:
         """Take the last checkpoint of a run.
 
-        After `stop` or `max_time`, the checkpoint waits for a call of user code no longer than `flink.job.drain.timeout`, and then stores
-        what is finished.
+        After `stop`, if positions are stored, the checkpoint waits for calls of user code for `flink.job.drain.timeout` in all. After
+        `max_time`, or if the next start reads nothing again, it waits as long for each call. Then it stores what is finished.
         """
         checkpointer, job = self._checkpointer, self._dependencies
         ending, times = checkpointer.take_last(is_stopped=reason is EndReason.STOPPED), checkpointer.times
         seconds = job.settings.drain_ms / 1000 if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
-        hung = await cancel_if_hung(ending, job.sink, lambda: times.running_ms, seconds, job.clock)
+        limits_all = reason is EndReason.STOPPED and self._has_store
+        hung = await cancel_if_hung(
+            ending, job.sink, lambda: times.running_ms, seconds, job.clock, limits_all=limits_all
+        )
         if hung is not None:
             log.error(
-                "the job ends although a call has not returned for %.0f s (flink.job.drain.timeout): %s. The "
-                "next start reads its records again",
-                seconds,
+                "the job ends although %s (flink.job.drain.timeout): %s. The next start reads its records again",
+                words_for_hung(hung, seconds, limits_all),
                 hung.reason,
             )
             await checkpointer.take_periodic()
             await self._ownership.after_run(is_cut_off=True)
+
+    @property
+    def _has_store(self) -> bool:
+        """Whether positions are stored. A sink that stores them itself does so with each flush, also without a state store."""
+        job = self._dependencies
+        return job.alone is not None or self._ownership.has_leases or stores_positions(type(job.sink))
 
     async def _take_after(self, error: Exception) -> bool:
         """Store what is finished although an error has ended the run, so that the next start repeats less. Return whether that was tried.
@@ -299,10 +307,8 @@ class ShardFetcher:
         `flink.job.drain.timeout`. Its own error is only logged.
         """
         job = self._dependencies
-        # A sink that stores positions itself does so with each flush, also without a state store.
-        has_store = job.alone is not None or self._ownership.has_leases or stores_positions(type(job.sink))
         is_in_doubt = isinstance(error, FencedError | StateError | ImpossibleStateError)
-        if not has_store:
+        if not self._has_store:
             self._emitter.turn.allow_flush()  # No checkpoint stores positions, so another run may follow.
             return False
         if is_in_doubt and not isinstance(error, DataLossError):

@@ -370,7 +370,7 @@ class Unfinished:
     - `reason`: what the sink waits for, in words, for alarms.
     - `call`: identifies the call of user code that has run longest. It changes when that call has returned, and is None if no call runs. A
       call that runs for `flink.alarm.interval` raises an alarm, and a stop waits for it for `flink.job.drain.timeout`.
-    - `calls`: number of calls that run.
+    - `calls`: number of calls that run. If positions are stored, a stop waits for all of them for `flink.job.drain.timeout`.
     - `shards`: the unfinished records of each shard (`Shard.key`) that has some, or of which the sink has dropped some (`left`). They count
       for the job's lag, and for the time until records are lost. Empty if the sink does not report them.
     - `left`: number of records that the sink has dropped so far. The next start, or the next reader of their shard, reads them again.

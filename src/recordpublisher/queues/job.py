@@ -29,7 +29,7 @@ from ..fetcher.alarms import AlarmListener
 from ..fetcher.checkpoints.checkpoint_schedule import CheckpointAge, CheckpointScheduler
 from ..fetcher.conditional_store import wait_for_store
 from ..fetcher.metric_types import SinkMetric
-from ..fetcher.monitoring.alarm_monitor import cancel_if_hung
+from ..fetcher.monitoring.alarm_monitor import cancel_if_hung, words_for_hung
 from ..fetcher.monitoring.metrics_exporter import SinkMetrics
 from ..fetcher.monitoring.worker_view import WorkerProgress
 from ..fetcher.pipeline.bounded_runs import BoundedResult, Bounds, EndReason, RunCompletion
@@ -375,12 +375,14 @@ class QueueJob:
         After a stop or `max_time`, cancel `ending` if a call of user code hangs. Then return the sink's unfinished records.
         """
         seconds = self._settings.drain_ms / 1000 if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
-        hung = await cancel_if_hung(ending, self._sink, lambda: self._times.running_ms, seconds, self._clock)
+        limits_all = reason is EndReason.STOPPED
+        hung = await cancel_if_hung(
+            ending, self._sink, lambda: self._times.running_ms, seconds, self._clock, limits_all=limits_all
+        )
         if hung is not None:
             log.error(
-                "the job ends although a call has not returned for %.0f s (flink.job.drain.timeout): %s. Its "
-                "record is received again",
-                seconds,
+                "the job ends although %s (flink.job.drain.timeout): %s. Its record is received again",
+                words_for_hung(hung, seconds, limits_all),
                 hung.reason,
             )
         return hung

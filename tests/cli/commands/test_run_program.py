@@ -81,9 +81,10 @@ def test_a_module_that_is_not_there_is_named(tmp_path):
 
 def test_doctor_takes_a_program_and_leaves_its_sink_to_it(orders, tmp_path):
     (tmp_path / "shop.py").write_text(PROGRAM)
-    done = command("doctor", "shop:job", folder=tmp_path, **sdk_environment(orders))
+    done = command("doctor", "shop:job", "-p", "flink.sink.map.timeout=1s", folder=tmp_path, **sdk_environment(orders))
 
     assert "orders: kinesis:GetRecords  " in done.stdout, done.stderr
+    assert "valid; flink.sink.map.timeout has no effect: the program makes the sink" in done.stdout
     assert ["not", "checked", "sink", "an", "object", "of", "the", "program"] in map(
         str.split, done.stdout.splitlines()
     )

@@ -68,6 +68,47 @@ def test_a_setting_whose_key_does_not_name_its_sink(shelf):
     assert found(shelf, flink__sink="furniture", **{KEY: "red"}) == []
 
 
+def beside(sink, **properties):
+    given = rp.Properties({f"flink.sink.{key.replace('__', '.')}": value for key, value in properties.items()})
+    return unread_settings(load_registry(), given, sink)
+
+
+def test_a_setting_of_the_sink_that_the_program_has_made():
+    async def handle(record): ...
+
+    own = "flink.sink.map.{} has no effect: the program makes the sink; pass it to MapSink as an argument"
+    assert beside(rp.MapSink(handle), map__timeout="1s", map__on__failure="SKIP") == [
+        own.format("timeout"),
+        own.format("on.failure"),
+    ]
+    assert beside(rp.MapSink(handle), sql__table="rows") == [
+        "flink.sink.sql.table has no effect: the program makes the sink, a MapSink; only sql reads it"
+    ]
+
+
+def test_what_a_sink_of_a_program_may_have_read_is_not_named(tmp_path):
+    async def handle(record): ...
+
+    class Both(rp.MemorySink):
+        """It may make other sinks with the properties."""
+
+    path = str(tmp_path)
+    assert beside(rp.JsonlSink({"flink.sink.jsonl.path": path}), jsonl__path=path) == []
+    assert beside(Both(), jsonl__path=path) == []
+    assert beside(rp.MapSink(handle), kinesis__ordering="PER_KEY") == [], "a Producer of the program reads it"
+
+
+def test_a_start_warns_of_settings_of_the_sink_that_the_program_has_made(caplog, tmp_path):
+    async def handle(record): ...
+
+    given = {"flink.sink.map.timeout": "1s", "flink.sink.jsonl.path": str(tmp_path), "aws.region": "eu-west-1"}
+    rp.DataFetcher("orders", given, sink=rp.MapSink(handle), job_name="shop")
+    # Another job of the program may read the same properties, so the settings of other sinks are left to `doctor`.
+    assert [line for line in caplog.messages if "no effect" in line] == [
+        "flink.sink.map.timeout has no effect: the program makes the sink; pass it to MapSink as an argument"
+    ]
+
+
 def test_a_setting_of_another_dead_letter_sink_or_exporter(shelf):
     given = {
         **DEAD_LETTERS,

@@ -65,16 +65,18 @@ def doctor(
     if job is not None and file is not None:
         raise ConfigurationError.conflict("--properties", job, reason="a job has its own properties")
     search_current_folder()  # `run` does the same, for the functions that the properties name.
-    deserializer, is_program = None, job is not None and is_python_job(job)
+    deserializer, sink, is_program = None, None, job is not None and is_python_job(job)
     if job is not None and is_program:
-        properties, deserializer = describe_program(job, options.given())
+        properties, deserializer, sink = describe_program(job, options.given())
     else:
         properties = options.read(file) if job is None else options.read_job_or_query(job)
     if job is not None and is_query(properties):
         findings = run_to_end(spark_job_findings(properties))
     else:
         uses = {each: stream_use_of(properties, each, writes=job is None) for each in streams or streams_of(properties)}
-        findings = run_to_end(all_findings(properties, uses, has_job=job is not None, deserializer=deserializer))
+        findings = run_to_end(
+            all_findings(properties, uses, has_job=job is not None, deserializer=deserializer, sink=sink)
+        )
         if is_program and not properties.is_set(SINK):
             own = Finding("sink", Verdict.NOT_CHECKED, "an object of the program")
             findings = [own if each.name == own.name else each for each in findings]

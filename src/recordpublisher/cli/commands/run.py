@@ -110,6 +110,7 @@ def run(
 
     A program may make the job: shop:job is the DataFetcher job of shop.py, a function that returns one, or an asynccontextmanager that
     yields one. Options and -p take precedence over its own settings and arguments: flink.state.uri replaces a state_store.
+    A setting of a sink or a deserializer that the program makes is refused, because it would have no effect.
 
     Calls are retried for 15 minutes while the service, a state store or a database is unreachable (flink.job.max.outage).
     If DNS does not know a host, the start fails after a few seconds.

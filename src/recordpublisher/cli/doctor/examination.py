@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from recordpublisher.consumer.deserialization import DeserializerArgument, deserializer_of
 from recordpublisher.consumer.typed_values import type_name
+from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.build_from_properties import check_properties, source_class
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameTable, Registry
@@ -210,17 +211,18 @@ async def all_findings(
     *,
     has_job: bool,
     deserializer: DeserializerArgument[Any] | None = None,
+    sink: Sink | None = None,
 ) -> list[Finding]:
     """Return every finding, in the order in which they are printed.
 
     - `has_job`: whether the job's store and sinks are checked too.
-    - `deserializer`: the object that the job's program gave, or None if the properties name the deserializer.
+    - `deserializer`, `sink`: the objects that the job's program gave, each of them None if the properties name it.
     """
     try:
         registry = load_registry()
     except PluginError as error:
         return [failed_finding("plugins", error)]
-    settings = await settings_findings(registry, properties, [*uses], deserializer)
+    settings = await settings_findings(registry, properties, [*uses], deserializer, sink)
     async with AsyncExitStack() as opened:
         targets = _targets(properties) if has_job else []
         examination = Examination(registry, properties, uses, opened, targets, deserializer)
@@ -247,6 +249,7 @@ async def settings_findings(
     properties: Properties,
     streams: list[str],
     deserializer: DeserializerArgument[Any] | None = None,
+    sink: Sink | None = None,
 ) -> list[Finding]:
     """Check the properties, including those that plugins declare, and the plugins that the properties name.
 
@@ -254,18 +257,18 @@ async def settings_findings(
     properties.
     """
     return [
-        await examine("properties", lambda: _properties(properties, streams, registry)),
+        await examine("properties", lambda: _properties(properties, streams, registry, sink)),
         await examine("plugins", lambda: _plugins(registry, properties, deserializer)),
     ]
 
 
-def _properties(properties: Properties, streams: list[str], registry: Registry) -> str:
+def _properties(properties: Properties, streams: list[str], registry: Registry, sink: Sink | None) -> str:
     check_properties(registry, properties)
     ineffective = [told for key in properties if (told := why_without_effect(key))]
     with suppress(PluginError):  # Another finding reports a publisher that cannot be imported.
         if (publisher := _publisher(registry, properties)) is not None:
             publisher.check(properties, streams)
-    unread = unread_settings(registry, properties)
+    unread = unread_settings(registry, properties, sink)
     if ineffective:
         raise RecordPublisherError("; ".join([*ineffective, *unread]))
     return "; ".join(["valid", *unread])

@@ -126,22 +126,31 @@ async def cancel_if_hung(
     checkpoint_running_ms: Callable[[], int],
     seconds: float,
     clock: Clock,
+    *,
+    limits_all: bool = False,
 ) -> Unfinished | None:
     """Await `ending`, the work that ends a run. Return None when it has finished.
 
     If one call of user code (`Unfinished.call`) runs for `seconds` in the meantime, cancel `ending`, and return the sink's unfinished
     records. `ending` is not cancelled in the first `FLUSH_MS` of a checkpoint, which may be writing to the store.
 
+    - `limits_all`: whether to do so also if any call runs when `seconds` are over, whichever calls have returned before. A sink whose
+      `Unfinished.calls` is 0, such as the Kinesis sink, is not limited by that.
+
     Raises: the errors of `ending`.
     """
     task = asyncio.create_task(ending)
-    call, since = None, clock.monotonic()
+    began = since = clock.monotonic()
+    call = None
     try:
         while not (await asyncio.wait([task], timeout=POLL_SECONDS))[0]:
             left = unfinished_of(sink)
-            if left is None or left.call is None or left.call != call:
+            if left is not None and left.calls and limits_all:
+                since = began
+            elif left is None or left.call is None or left.call != call:
                 call, since = None if left is None else left.call, clock.monotonic()
-            elif clock.monotonic() - since >= seconds and not 0 < checkpoint_running_ms() < FLUSH_MS:
+                continue
+            if clock.monotonic() - since >= seconds and not 0 < checkpoint_running_ms() < FLUSH_MS:
                 task.cancel()
                 await asyncio.wait([task])
                 return left if task.cancelled() else task.result()
@@ -150,6 +159,13 @@ async def cancel_if_hung(
         if not task.done():  # This coroutine itself was cancelled.
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
+
+
+def words_for_hung(hung: Unfinished, seconds: float, limits_all: bool) -> str:
+    """Return for a message why `cancel_if_hung`, with these arguments, has cancelled the work that ends a run and returned `hung`."""
+    if hung.calls and limits_all:
+        return f"calls have not returned {seconds:.0f} s after the stop"
+    return f"a call has not returned for {seconds:.0f} s"
 
 
 log = logging.getLogger("recordpublisher.alarm")

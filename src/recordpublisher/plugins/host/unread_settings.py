@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError
 from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import (
@@ -25,17 +26,29 @@ from .registry import NameTable, Registry
 
 SHARED = {each.key: ("delta", "iceberg") for each in (PARQUET_COMPRESSION, PARQUET_ROW_GROUP, PARQUET_SORT)}
 """Properties with the name of one sink that other sinks read too."""
+_BUNDLED = "recordpublisher.plugins.sinks."
 Choice = tuple[NameTable[Any], Property[Any], str]
 """The names of a kind of plugin, the property that chooses one, and the beginning of the keys of built-in ones; empty if they have none."""
 
 
-def unread_settings(registry: Registry, properties: Properties) -> list[str]:
+def unread_settings(registry: Registry, properties: Properties, sink: Sink | None = None) -> list[str]:
     """Return a sentence for each setting of a plugin that the job has not chosen. Settings that no plugin has are not reported.
 
-    A job whose program makes the sink has chosen none by a property, so settings of sinks are not reported for it.
+    - `sink`: the sink that the program has made, or None if a property names the sink.
     """
-    told = [said for key in properties for said in _why_unread(registry, properties, key)]
-    return [*told, *unused_dead_letters(properties)]
+    chosen = properties if sink is None else properties.merged({SINK.key: None})
+    told = [said for key in properties for said in _why_unread(registry, chosen, key)]
+    beside = [said for said, _ in _settings_beside(registry, properties, sink)]
+    return [*told, *beside, *unused_dead_letters(properties)]
+
+
+def unread_at_start(registry: Registry, properties: Properties, sink: Sink | None) -> list[str]:
+    """Return the sentences of `unread_settings` that hold whatever else the program does, for the log of a start.
+
+    The settings of other sinks are left out, because another job of the program may read the same properties.
+    """
+    beside = _settings_beside(registry, properties, sink)
+    return [*(said for said, is_own in beside if is_own), *unused_dead_letters(properties)]
 
 
 def unused_dead_letters(properties: Properties) -> list[str]:
@@ -46,6 +59,42 @@ def unused_dead_letters(properties: Properties) -> list[str]:
     return [
         f"{DEAD_LETTER_SINK.key} has no effect: {ON_BAD_RECORD.key} is {policy}; with DEAD_LETTER bad records go to that sink"
     ]
+
+
+def _settings_beside(registry: Registry, properties: Properties, sink: Sink | None) -> list[tuple[str, bool]]:
+    """Return a sentence for each setting of a sink that has no effect because the program has made the bundled sink `sink`.
+
+    With each sentence, return whether the setting is of the same kind of sink. A sink of the program or of another package may read any
+    property, and a `Producer` of the program reads those of the Kinesis sink, so these are left out.
+    """
+    kind, told = type(sink), []
+    if not kind.__module__.startswith(_BUNDLED):
+        return []
+    for key in properties:
+        reader = _named_in(key, "flink.sink.", registry.sinks)
+        if reader is None or reader == "kinesis":
+            continue
+        with suppress(RecordPublisherError):  # Another finding reports a sink that cannot be imported.
+            classes = [registry.sinks.get(name, SINK.key) for name in (reader, *SHARED.get(key.lower(), ()))]
+            if isinstance(sink, tuple(classes)):
+                continue
+            # For example MapSink: the class that reads the properties is a subclass, of which the program makes no object.
+            if issubclass(classes[0], kind):
+                told.append(
+                    (
+                        f"{key} has no effect: the program makes the sink; pass it to {kind.__name__} as an argument",
+                        True,
+                    )
+                )
+            # A program may name this sink for commands, which cannot use the sink that the program makes.
+            elif reader != (properties.value(SINK) or "").lower():
+                told.append(
+                    (
+                        f"{key} has no effect: the program makes the sink, a {kind.__name__}; only {reader} reads it",
+                        False,
+                    )
+                )
+    return told
 
 
 def _why_unread(registry: Registry, properties: Properties, key: str) -> Iterator[str]:

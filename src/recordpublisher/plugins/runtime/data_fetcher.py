@@ -105,7 +105,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
             checked_properties(properties, settings, DataFetcher, sink=sink, deserializer=deserializer)
         )
         self.properties = given
-        self._given_sink = None if isinstance(sink, str) else command.argument(sink, SINK)
+        self.given_sink = None if isinstance(sink, str) else command.argument(sink, SINK)
         self._given_store = command.argument(state_store, STATE_URI)
         named = isinstance(deserializer, str)  # The properties have the name.
         self.given_deserializer = None if named else command.argument(deserializer, DESERIALIZER)
@@ -119,7 +119,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
             given,
             names,
             registry or load_registry(),
-            sink=self._given_sink,
+            sink=self.given_sink,
             deserializer=self._values[0],
             timestamp_assigner=self._values[1],
             watermark_assigner=self._values[2],
@@ -155,7 +155,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         Raises: ConfigurationError if only objects of the program know them.
         """
         return properties_with_arguments(
-            self.properties, self._given_streams.values(), self._given_sink, self._given_store
+            self.properties, self._given_streams.values(), self.given_sink, self._given_store
         )
 
     def sink_and_decorators(self, properties: Properties) -> tuple[Sink | None, MakeDecorator, Any]:
@@ -163,7 +163,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
 
         A command that replays dead letters uses them.
         """
-        return self._given_sink, *decorators_and_type(load_registry(), properties, *self._values)
+        return self.given_sink, *decorators_and_type(load_registry(), properties, *self._values)
 
     def _instead_of_with(self) -> str:
         return ". Without asyncio use 'for record in rp.consume(...)' or `recordpublisher run`"
@@ -201,7 +201,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
 
         Raises: SinkError if another open fetcher uses the sink.
         """
-        sink = self._given_sink
+        sink = self.given_sink
         if sink is None or (type(sink).open is Sink.open and type(sink).close is Sink.close):
             return  # Nothing is shared but what `write` does.
         owner = _OWNERS_OF_SINKS.setdefault(id(sink), self)
@@ -337,7 +337,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
 
         As soon as `began` is set, log regularly what the work waits for, because user code may never return.
         """
-        sink = self.properties.value(SINK) or type(self._given_sink).__name__
+        sink = self.properties.value(SINK) or type(self.given_sink).__name__
         job = self._fetcher
         telling = asyncio.create_task(
             tell_what_drains(
@@ -448,8 +448,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
             )
         finally:
             JOBS_IN_THREADS.remove(self)
-            if _OWNERS_OF_SINKS.get(id(self._given_sink)) is self:
-                del _OWNERS_OF_SINKS[id(self._given_sink)]
+            if _OWNERS_OF_SINKS.get(id(self.given_sink)) is self:
+                del _OWNERS_OF_SINKS[id(self.given_sink)]
 
     def _tell_what_was_left_out(self) -> None:
         """Log how many records were skipped, or became dead letters, because a script usually exports no metrics.

@@ -54,7 +54,7 @@ from ..host.build_from_properties import (
 )
 from ..host.plugin_loading import warn_of_broken_plugins
 from ..host.registry import Registry
-from ..host.unread_settings import unused_dead_letters
+from ..host.unread_settings import unread_at_start
 from ..tracing.trace_context import traced_calls
 from .argument_checks import (
     Assigner,
@@ -105,7 +105,7 @@ def build_job(
     check_function("watermark_assigner", watermark_assigner)
     publisher = source_class(registry, given)
     check_properties(registry, given)
-    for told in unused_dead_letters(given):
+    for told in unread_at_start(registry, given, sink):
         log.warning("%s", told)
     publisher.check(given, list(names.given.values()))
     values = chosen_deserializer(registry, given, deserializer)

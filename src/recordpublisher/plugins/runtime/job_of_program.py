@@ -10,9 +10,20 @@ from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
 from recordpublisher.fetcher.monitoring.worker_view import WorkerProgress
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.config_fields import imported
+from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.fan_out_properties import REGISTRATION
+from recordpublisher.publishers.properties.job_properties import (
+    AVRO_SCHEMA,
+    DESERIALIZER,
+    GLUE_ENDPOINT,
+    PROTOBUF_DESCRIPTOR,
+    PROTOBUF_MESSAGE,
+    SCHEMA,
+    SINK,
+)
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.user_code import ForeignExitError, can_take, exits_as_errors
 
@@ -38,26 +49,50 @@ async def run_python_job(
     - `given`: properties that take precedence over the job's own.
     - `change`: a function that changes the properties after that.
 
-    Raises: the errors of `run_process` and of the program.
+    Raises: the errors of `run_process` and of the program; ConfigurationError if a property in `given` cannot have an effect.
     """
     COMMAND_OPTIONS.set(CommandOptions(given, change))
     async with fetcher_from_program(job) as fetcher:
+        _refuse_without_effect(fetcher, given)
         fetcher.tell_of_lost_positions()
         own = build_metrics_exporters(load_registry(), fetcher.properties)
         await run_fetcher(fetcher, report, [*own, *exporters], bounds=bounds)
 
 
-def describe_program(job: str, given: Mapping[str, str]) -> tuple[Properties, DeserializerArgument[Any] | None]:
-    """Return the properties of the job's fetcher, and the deserializer if the program gave an object, for a command that describes the job.
+def _refuse_without_effect(fetcher: DataFetcher, given: Properties) -> None:
+    """Check that a command gives no setting of the sink or the deserializer if the program has made it, with settings of its own.
+
+    Raises: ConfigurationError if it does.
+    """
+    formats = tuple(each.key for each in (SCHEMA, AVRO_SCHEMA, GLUE_ENDPOINT, PROTOBUF_MESSAGE, PROTOBUF_DESCRIPTOR))
+    choice: Property[Any]
+    for key, value in given.items():
+        if fetcher.given_sink is not None and key.lower().startswith("flink.sink."):
+            choice = SINK
+        elif fetcher.given_deserializer is not None and key.lower() in formats:
+            choice = DESERIALIZER
+        else:
+            continue
+        kind = choice.key.removeprefix("flink.")
+        reason = f"it has no effect, because the program makes the {kind}; change it in the program, or take another {kind} by {choice.key}"
+        raise ConfigurationError(key, value, reason=reason)
+
+
+def describe_program(
+    job: str, given: Mapping[str, str]
+) -> tuple[Properties, DeserializerArgument[Any] | None, Sink | None]:
+    """Return the properties of the job's fetcher, for a command that describes the job.
+
+    Return also the deserializer and the sink, each of them if the program gave an object.
 
     - `given`: properties that take precedence over the job's own.
 
     Raises: the errors of `run_python_job`.
     """
 
-    async def made() -> tuple[Properties, DeserializerArgument[Any] | None]:
+    async def made() -> tuple[Properties, DeserializerArgument[Any] | None, Sink | None]:
         async with fetcher_of_program(job, given) as fetcher:
-            return fetcher.properties_for_commands(), fetcher.given_deserializer
+            return fetcher.properties_for_commands(), fetcher.given_deserializer, fetcher.given_sink
 
     return asyncio.run(made())
 

@@ -31,13 +31,13 @@ STREAMS_FUNCTION = JOB.text(
 SINK = JOB.text("flink.sink", "Where `recordpublisher run` writes: the name of a sink, bundled or a plugin's.")
 DRAIN_TIMEOUT = JOB.integer(
     "flink.job.drain.timeout",
-    "For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler, or for "
-    "puts of the Kinesis sink that all fail; what it has not handled "
-    "then is read again by the next start. A job that ends, even by an error, waits as long for a publisher, for `close` of a plugin and, "
-    "if it runs alone, for the store of its last checkpoint. A queue job that is stopped waits as long for the target of its last flush. "
-    "A producer that is closed in an outage gives up its records when none was acknowledged for as long. "
-    "`recordpublisher run` "
-    "stops workers that drain for 20 s longer after another one has failed.",
+    "For how long a job that is stopped waits for the calls of a `map` handler, counted from the stop (in a group up to 5 s "
+    "later), or for puts of the Kinesis sink that all fail; what it has not handled then is read again by the next start. If no "
+    "positions are stored, or if `max_time` has ended the run, each call that returns starts this time again. A job that ends, "
+    "even by an error, waits as long for a publisher, for `close` of a plugin and, if it runs alone, for the store of its last "
+    "checkpoint. A queue job that is stopped waits as long for the target of its last flush. A producer that is closed in an "
+    "outage gives up its records when none was acknowledged for as long. `recordpublisher run` stops workers that drain for 20 s "
+    "longer after another one has failed.",
     # Kubernetes and gunicorn kill a process 30 s after SIGTERM, unless another time is set there.
     20_000,
     minimum=1_000,

@@ -51,12 +51,13 @@ class ReadSettings(TypedDict, total=False):
     """`flink.job.workers`: ALONE: one process reads all shards; a later start replaces it. GROUP: processes with the same
     flink.state.uri (in a database: and flink.job.name) share the shards; any may join, leave or fail."""
     job_drain_timeout: float | str | timedelta
-    """`flink.job.drain.timeout`: For how long a job that is stopped, or whose `max_time` is over, waits for one call of a `map` handler,
-    or for puts of the Kinesis sink that all fail; what it has not handled then is read again by the next start. A job that ends, even
-    by an error, waits as long for a publisher, for `close` of a plugin and, if it runs alone, for the store of its last checkpoint. A
-    queue job that is stopped waits as long for the target of its last flush. A producer that is closed in an outage gives up its
-    records when none was acknowledged for as long. `recordpublisher run` stops workers that drain for 20 s longer after another one
-    has failed. A number is in seconds."""
+    """`flink.job.drain.timeout`: For how long a job that is stopped waits for the calls of a `map` handler, counted from the stop (in a
+    group up to 5 s later), or for puts of the Kinesis sink that all fail; what it has not handled then is read again by the next
+    start. If no positions are stored, or if `max_time` has ended the run, each call that returns starts this time again. A job that
+    ends, even by an error, waits as long for a publisher, for `close` of a plugin and, if it runs alone, for the store of its last
+    checkpoint. A queue job that is stopped waits as long for the target of its last flush. A producer that is closed in an outage
+    gives up its records when none was acknowledged for as long. `recordpublisher run` stops workers that drain for 20 s longer after
+    another one has failed. A number is in seconds."""
     publisher: str
     """`flink.stream.recordpublisher`: The publisher that reads the shards: POLLING, EFO, QUEUE, DYNAMODB_STREAMS, ARCHIVE, or that of a
     plugin. Type checkers accept any text."""

@@ -149,6 +149,24 @@ def test_a_run_stores_positions_where_an_option_says_and_calls_the_sink_of_an_op
     assert not (tmp_path / "live").exists()
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "kind"),
+    [
+        ("flink.sink.map.timeout", "1s", "sink"),
+        ("flink.sink.kinesis.ordering", "PER_KEY", "sink"),
+        ("flink.deserializer.avro.schema", "{}", "deserializer"),
+    ],
+)
+@pytest.mark.usefixtures("shop")
+def test_an_option_that_a_run_cannot_follow_is_refused(key, value, kind):
+    """The program has made the sink and the deserializer before, with its own settings."""
+    given = rp.Properties({key: value})
+    refused = rf"property '{key}' is '{value}': it has no effect, because the program makes the {kind}"
+    with in_memory({"orders": 1}), pytest.raises(rp.ConfigurationError, match=refused):
+        asyncio.run(run_python_job("shop_of_program:stored", given, lambda own: own, lambda _: None, []))
+    describe_program("shop_of_program:stored", dict(given))
+
+
 async def test_a_stream_without_a_handler_is_refused_when_the_job_opens(shop):
     with in_memory({"orders": 1, "views": 1}):
         job = rp.DataFetcher(["orders", "views"], sink=rp.MapSink({"orders": shop.on_click}), **shop.SETTINGS)

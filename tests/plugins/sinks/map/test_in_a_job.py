@@ -214,14 +214,55 @@ def test_what_is_handled_while_it_drains_is_stored(seconds, drain):
     assert store.kept[-1]["shards"]["s/a"]["position"] == "4"
 
 
-def test_a_stop_waits_while_handlers_return(caplog):
-    async def slow(record):
-        await asyncio.sleep(20 + 10 * int(record.data))
+async def slow(record):
+    await asyncio.sleep(20 + 10 * int(record.data))
 
+
+def test_a_stop_ends_after_the_drain_timeout_although_handlers_return_in_the_meantime(caplog):
+    """A process manager kills the process at a fixed time after the stop."""
     source, store = ScriptedSource(), KeptSnapshots()
     source.add("a", *range(10))
-    assert stopped(slow, source, store) > 100
-    assert store.kept[-1]["shards"]["s/a"]["position"] == "9"
+    assert 30 <= stopped(slow, source, store) < 32
+    assert store.kept[-1]["shards"]["s/a"]["position"] == "1", "the handlers of the others end 40 s after their start"
+    (line,) = [line for line in caplog.messages if "flink.job.drain.timeout" in line]
+    assert line.startswith(
+        "the job ends although calls have not returned 30 s after the stop (flink.job.drain.timeout)"
+    )
+
+
+def test_a_handler_that_times_out_and_is_called_again_does_not_delay_the_end():
+    began = []
+
+    async def hangs(record):
+        began.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(3_600)
+
+    async def story():
+        source, store = ScriptedSource(), KeptSnapshots()
+        sink = rp.MapSink(hangs, timeout=15, clock=VirtualClock())
+        fetcher = make_fetcher(source, sink, {"flink.job.drain.timeout": "8s"}, alone=store.start())
+        for number in range(5):
+            source.add("a", number)
+        await fetcher.open()
+        running = asyncio.create_task(fetcher.run())
+        await asyncio.sleep(12)  # The calls time out 3 s after the stop, and are made again.
+        fetcher.stop()
+        stop = asyncio.get_running_loop().time()
+        await running
+        await fetcher.close()
+        return asyncio.get_running_loop().time() - stop, max(began) - stop
+
+    seconds, last_call = run_virtual(story())
+    assert seconds < 10
+    assert 0 < last_call < 5
+
+
+@pytest.mark.parametrize(("has_store", "max_time"), [(True, 5), (False, None)])
+def test_a_bound_and_a_stop_without_a_store_wait_while_handlers_return(caplog, has_store, max_time):
+    """Without a store nothing is left to a next start, which begins elsewhere."""
+    source, store = ScriptedSource(), KeptSnapshots()
+    source.add("a", *range(10))
+    assert stopped(slow, source, store if has_store else None, max_time) > 100
     assert "flink.job.drain.timeout" not in caplog.text
 
 
