@@ -287,7 +287,8 @@ class ShardFetcher:
         )
         if hung is not None:
             log.error(
-                "the job ends although %s (flink.job.drain.timeout): %s. The next start reads its records again",
+                "the job ends although %s (flink.job.drain.timeout): %s. The next start reads its records, and the later records of their "
+                "shards, again",
                 words_for_hung(hung, seconds, limits_all),
                 hung.reason,
             )
