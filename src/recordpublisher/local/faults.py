@@ -263,7 +263,7 @@ class FaultRule:
 
     @property
     def max_seconds(self) -> float:
-        """The longest delay or jump (seconds)."""
+        """The longest delay of a response, or the longest jump of the clock (seconds)."""
         return self.kind.default_seconds if self.seconds is None else self.seconds
 
     def applies_to(self, *places: str) -> bool:

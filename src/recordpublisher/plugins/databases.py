@@ -335,7 +335,7 @@ def name_transactions(engine: Engine, name: Callable[[], str]) -> None:
 
 
 def session_prefix(table: str, job: str) -> str:
-    """Return the prefix of a job's session names. A name has at most 63 characters."""
+    """Return how the names of a job's database sessions begin (`application_name`). PostgreSQL cuts such a name at 63 characters."""
     return f"recordpublisher {hashlib.sha256(f'{table} {job}'.encode()).hexdigest()[:20]}"
 
 

@@ -63,7 +63,8 @@ async def seal(group: GroupStore, worker: str) -> None:
         else:
             return
     raise StoreUnavailableError(
-        f"worker {worker} sent a heartbeat during each of {MAX_ATTEMPTS} attempts; stop its process, or try again"
+        f"worker {worker} could not be removed, because it sent a heartbeat during each of {MAX_ATTEMPTS} attempts: stop its process, "
+        "or try again"
     )
 
 

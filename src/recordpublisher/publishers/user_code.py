@@ -280,7 +280,7 @@ def is_raised_in_user_code(error: BaseException, *, or_installed: bool = False) 
 
 
 def cause_in_user_code(error: BaseException) -> BaseException | None:
-    """Return the first cause of the error that code of the user has raised, or None if there is no such cause."""
+    """Follow the causes of an error, and return the first one that user code has raised, or None."""
     return next(filter(is_raised_in_user_code, causes_of(error.__cause__)), None)
 
 

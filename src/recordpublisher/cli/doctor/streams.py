@@ -207,8 +207,10 @@ class StreamChecks:
         return f"allowed; the job registers '{name}'"
 
     async def _quota(self) -> str:
-        if self._consumer_arn is not None or self._arn is None:
-            raise NotCheckedError("the job does not register a consumer, or the ARN of the stream is not known")
+        if self._arn is None:
+            raise NotCheckedError("the ARN of the stream is not known")
+        if self._consumer_arn is not None:
+            raise NotCheckedError("the job does not register a consumer")
         try:
             count = len(await self._client.list_consumers(self._arn))
         except FatalKinesisError as error:

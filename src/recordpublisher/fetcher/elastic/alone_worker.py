@@ -221,7 +221,7 @@ class AloneWorker:
         If there are workers of a group that send no heartbeats, wait until their leases have expired.
 
         Raises: StateError if a worker of a group sends heartbeats, or if the positions belong to another job; ConfigurationError if they
-        belong to the rows of another sink.
+        were committed together with rows of another sink.
         """
         entries = entry_store_of(self._sink)
         if found is None:

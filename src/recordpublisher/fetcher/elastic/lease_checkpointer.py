@@ -62,6 +62,8 @@ class LeaseCheckpointer(Checkpointer):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Take the last checkpoint and leave the group.
 
+        `is_stopped`: whether the run was stopped. If so, the worker takes the checkpoint while it leaves.
+
         The sink may write queued records during this call, but not after another worker has acquired the shards. Another worker may do that
         while this process is suspended, so the call watches for suspensions.
         """

@@ -92,9 +92,10 @@ class PositionStore(ABC):
         """Seal the positions of a worker whose record is sealed, and return the positions. The worker can then no longer write them."""
 
     async def delete(self, worker: str) -> bool:
-        """Delete the positions of a sealed worker that no lease names. Return whether the worker's record can be deleted as well.
+        """Delete the positions of a sealed worker. No lease names this worker. Return whether its record can be deleted as well.
 
-        If it returns False, the caller calls again later. An implementation may leave the parts to `GroupStore.delete_worker`. Raises:
+        If it returns False, the caller calls again later. The documents that hold the positions (parts) may be left: then
+        `GroupStore.delete_worker` deletes them with the record. Raises:
         StoreUnavailableError if the store cannot be reached now; StateError if waiting does not help.
         """
         return True

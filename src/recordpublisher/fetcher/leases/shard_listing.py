@@ -120,7 +120,8 @@ class ListedChanges:
     """The changes of the lease table that follow from a listing.
 
     - `found`: leases to add.
-    - `expired`: unknown parents that no shard needs to wait for, and ended shards without known children, which can be removed.
+    - `expired`: shards whose leases can be removed: parents that no listing shows and no shard waits for, and ended shards without known
+      children.
     - `children`: the children of each ended shard whose last read did not name them.
     - `deleted`: leases of streams that do not exist. No worker reads these shards, so no reader notices the deletion. The leases must be
       removed, because shards of a later stream with the same name would continue at their positions.

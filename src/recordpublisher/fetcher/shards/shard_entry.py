@@ -416,9 +416,9 @@ def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, globa
     """Return how many records of a batch are below the global watermark, although they are not late in their shard.
 
     Only a shard that was idle or excluded, or whose first watermark was too low (W5), has such records, because the global watermark never
-    passes the next record of another shard.
+    passes the next record of any other shard.
 
-    Both watermarks are from before the write, because after the write the shard already counts with its next record.
+    Both watermarks are from before the write: after it, the global watermark already considers the shard's next record.
     """
     if global_watermark is None or (shard_watermark is not None and shard_watermark >= global_watermark):
         return 0

@@ -124,7 +124,9 @@ def update_stream_record_distribution_strategy(
 
 def _check_distribution(stream: str, mode: str, wanted: str | None) -> None:
     if wanted is not None and mode != "ON_DEMAND":
-        raise invalid_argument(f"Stream {stream} is {mode}; the record distribution needs ON_DEMAND.")
+        raise invalid_argument(
+            f"Stream {stream} has the mode {mode}; a record distribution can be set only in the mode ON_DEMAND."
+        )
 
 
 def _for_retention(account: Account, request: requests.ChangeRetention) -> tuple[Stream, int]:

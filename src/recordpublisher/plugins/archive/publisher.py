@@ -161,7 +161,10 @@ class ArchivePublisher(RecordPublisher):
                 "records between it and other files may be missing"
             )
             raise ConfigurationError(
-                ARCHIVE_UNPROVEN.key, "false", "true, to read it although records may be missing", reason=reason
+                ARCHIVE_UNPROVEN.key,
+                "false",
+                "true, to read the archive although records may be missing",
+                reason=reason,
             )
         return files
 

@@ -73,7 +73,7 @@ def _pool_of_module(name: str) -> Any:
 
 
 def pool_of_descriptors(content: bytes) -> Any:
-    """Return the pool of a set of file descriptors.
+    """Return the descriptor pool of a serialized `FileDescriptorSet` of Protobuf.
 
     Raises: DecodeError if the content is not such a set; TypeError if the set lacks an import.
     """

@@ -128,7 +128,7 @@ class ConvertedValues:
         return list(map(self._convert, batch.data if made is None else made))
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Let the other deserializer fetch what it needs for the batch."""
+        """Let the deserializer whose values are converted fetch what it needs for the batch."""
         if isinstance(self._values, PreparedDeserializer):
             await prepare_values(self._values, batch)
 

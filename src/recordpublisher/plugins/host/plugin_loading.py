@@ -258,6 +258,8 @@ def _changed_ns(place: str) -> int:
 def _installed_in(places: tuple[tuple[str, int], ...]) -> list[_Candidate]:
     """Return the built-ins, then the plugins that are installed by entry point.
 
+    `places`: the entries of `sys.path`, each with the time of its last change, so that a later installation is found.
+
     The result is cached, because searching a few hundred distributions takes milliseconds.
     """
     built_in = _Candidate(NameOwner("builtins", hookspecs.PROJECT), lambda: built_ins.plugin)

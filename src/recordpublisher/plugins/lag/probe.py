@@ -328,7 +328,7 @@ async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interva
 async def _end_of_burst(port: PollingPort, shard: Shard, full_ms: int, empty_ms: int, now_ms: int) -> ShardActivity:
     """Find by bisection a time from which one read reaches the tip. Return the rates since then, and the newest record.
 
-    A shard accepts 1,000 records a second, so this takes about ten reads. They return fewer bytes than a read of the whole burst.
+    This takes about ten reads, which return fewer bytes than a read of the whole burst.
 
     - `full_ms`: a time since which more records arrived than one read returns. `empty_ms`: a time since which none arrived.
     """

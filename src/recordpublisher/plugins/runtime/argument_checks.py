@@ -92,7 +92,8 @@ class CommandOptions(msgspec.Struct, frozen=True):
         return self.change(own.merged(self.given))
 
     def argument(self, own: T, declared: Property[Any]) -> T | None:
-        """Return the program's argument `own`, or None if the command has set the property `declared`."""
+        """Return `own`, an argument in the user's program, or None if an option of `recordpublisher run` sets the property `declared`
+        instead."""
         return None if self.given.is_set(declared) else own
 
     def streams(self, own: StreamsArgument) -> StreamsArgument:

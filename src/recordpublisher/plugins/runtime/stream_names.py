@@ -114,7 +114,7 @@ class StreamNames:
     def _on_failure(self, reason: str) -> None:
         if reason != self._failure:
             log.warning(
-                "the list of streams cannot be used, the job continues with %s: %s", ", ".join(self._last), reason
+                "the list of streams cannot be used: %s. The job continues with %s", reason, ", ".join(self._last)
             )
         self._failure = reason
 

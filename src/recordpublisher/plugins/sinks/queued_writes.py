@@ -20,7 +20,8 @@ PERMISSION_SECONDS = 0.1
 class UnfinishedWrites:
     """Keeps the unfinished writes of a job in order, and counts their records by shard for `Unfinished.shards`.
 
-    - `left_of`: returns how many records of a flush epoch are not finished. Each write has an epoch of its own.
+    - `left_of`: returns how many records of a write are not finished. It gets the flush epoch of the write, a number that no other write
+      has.
     """
 
     def __init__(self, left_of: Callable[[int], int]) -> None:

@@ -391,12 +391,12 @@ class RangeRead:
         found = rows.first[key][0] if key in rows.first else outcome.first_past_end
         if asked is None or outcome.seen.skipped or found == asked:
             return
-        lost = f"{key} does not have the record {asked}, at which the read starts; is it past the stream's retention?"
+        lost = (
+            f"{key} does not have the record {asked}, at which the read starts; it may be past the stream's retention"
+        )
         if not self.accepts_loss:
-            raise DataLossError(
-                lost.removesuffix("."), "Set flink.state.dataloss=CONTINUE to start at the oldest record"
-            )
-        LOG.warning("%s The read continues because flink.state.dataloss=CONTINUE", lost)
+            raise DataLossError(lost, "Set flink.state.dataloss=CONTINUE to start at the oldest record")
+        LOG.warning("%s; the read continues because flink.state.dataloss=CONTINUE", lost)
 
 
 def _half(limit: int | None) -> int | None:

@@ -105,7 +105,7 @@ class DynamoDbStore(ConditionalStore):
         return {name: version async for name, version in self._query(self._version, prefix, attributes)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return the names with the prefix, up to `before`, from a query that reads no values."""
+        """Return the names that have the prefix and sort before `before`, from a query that reads no values."""
         names = [name async for name, _ in self._query(lambda item: None, prefix, ("#item",), before)]
         return [name for name in names if before is None or name < before]
 

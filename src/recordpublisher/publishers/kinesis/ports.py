@@ -172,7 +172,8 @@ class Transport(Protocol):
 
     A response is a dict as the SDK parses it, with three exceptions, whose keys are in `codec.py`: GetRecords has a `ReadBody` under
     `READ`, PutRecords a `PutRecordsResponse` under `PUT`, and SubscribeToShard an open HTTP response under `RAW_EVENTS`. This open response
-    has `content.readany()`, `close()` and `connection`, which is None if the response itself stops the sender (HTTP/2).
+    has `content.readany()`, `close()` and `connection`, on which the caller pauses and resumes reading. It is None with HTTP/2, where the
+    response itself does that.
     """
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:

@@ -248,7 +248,9 @@ class PropertyGroup:
                 given = None
             # For example, a name of a `choice` becomes upper case when it is parsed, and a default is not parsed.
             if given != default:
-                raise ConfigurationError(text_of(key), default, valid, reason="this default could not be given")
+                raise ConfigurationError(
+                    text_of(key), default, valid, reason="it is the default, and would be refused as a given value"
+                )
         fields = {"group": self.name, "type_name": type_name, **more}
         declared = declare(Property(key, parse, default, valid, sentence, **fields))
         self.properties.append(declared)

@@ -104,7 +104,7 @@ def test_streams_in_a_file_come_and_go_and_each_record_is_written_once(job, opti
     job.wait_until_written()
 
     job.file.unlink()
-    job.wait_until_logged("the job continues with orders, clicks")
+    job.wait_until_logged("The job continues with orders, clicks")
     job.send("clicks")
     job.wait_until_written()
 

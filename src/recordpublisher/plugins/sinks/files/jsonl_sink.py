@@ -89,7 +89,10 @@ class JsonlSink(FileSink):
     def file_writers(
         self, contents: Sequence[RecordBatch], rejected: list[RejectedRecord]
     ) -> Mapping[str, Callable[[Path], None]]:
-        """Return a function that writes one line for each record, or {} if no record is valid. Reject values that JSON cannot represent."""
+        """Return the file to write, with a function that writes a line for each record; or {} if no record is valid.
+
+        Records with values that JSON cannot represent are added to `rejected`.
+        """
         lines: list[bytes] = []
         for batch in contents if self._inferred is None else self._inferred.fitting(contents, rejected):
             fields_of = record_as_json if batch.decoded is None else _with_value

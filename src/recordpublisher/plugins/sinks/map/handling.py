@@ -135,7 +135,7 @@ class RecordHandling:
     # --- Step 1: records come in ---
 
     def has_room(self) -> bool:
-        """Return whether `write` would not wait: fewer than `max_bytes` are held, or an error must be raised."""
+        """Return whether `write` would return or raise at once: fewer than `max_bytes` are held, or there is an error to raise."""
         return self._is_below_limit() or self._error is not None
 
     def add(self, batch: UnhandledBatch) -> None:

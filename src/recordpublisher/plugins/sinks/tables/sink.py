@@ -571,8 +571,8 @@ class TableSink(ArchivingSink):
             loaded = self._table.load()
         except NoTableError as error:
             raise StateError(
-                f"{self._place} does not exist, so the commit cannot be taken back. Start the job, which creates the table and publishes "
-                "the commit"
+                f"the table {self._place} does not exist, so the job's unpublished commit cannot be taken back. Start the job, which "
+                "creates the table and publishes the commit"
             ) from error
         found = self._unpublished(loaded, writer, commits)
         if found and self._table.last_number(loaded, writer) != _NO_MORE:

@@ -35,7 +35,7 @@ _CA_FILE = "SSL_CERT_FILE"
 
 
 class TableLocation:
-    """The location of a table: its URI, the options of deltalake's client, and its folder."""
+    """The location of a table: its URI, the options of deltalake's client, and the folder of its files on a disk or in a bucket."""
 
     def __init__(self, location: str, key: str, properties: Properties, given: Mapping[str, str] | None = None) -> None:
         """Read the location.
@@ -68,7 +68,8 @@ class TableLocation:
     async def refresh(self) -> None:
         """Put the credentials, region and endpoint that the AWS SDK finds into `options`. Call this before each use.
 
-        Raises: the errors of `AwsAccess.refresh`; ConfigurationError if the environment has a session token of other credentials.
+        Raises: the errors of `AwsAccess.refresh`; ConfigurationError if AWS_SESSION_TOKEN is set, but belongs to other
+        credentials than those that were found.
         """
         if self._access is None:
             return

@@ -272,10 +272,10 @@ NO_RESPONSE = "no read got a response, even in the longest window"
 
 
 class FailedReadBackoff:
-    """Owns when the next batch may try again, and how often in a row another job disturbed the subscriptions to each shard.
+    """Decides when the next batch may try again, and counts how often in a row another job disturbed the subscriptions to each shard.
 
     Another job that uses the same `consumer` disturbs a shard: it takes over subscriptions, or makes the service refuse them. A task cannot
-    count that, because it sees only one or two such events before its window ends.
+    count that, because it sees only one or two such events before the time for its reads is over.
 
     A shard fails if its whole read got no response and its last call failed. While other shards can be read, batches follow each other as
     usual.

@@ -40,7 +40,10 @@ class LookResult(Enum):
 
 
 def watch_properties(properties: Properties, probe_ms: int) -> Properties:
-    """Return the properties of the watch for new data, whose reads bring one record each. `NewDataWatch` decides when to read."""
+    """Return the properties of the watch for new data, whose reads bring one record each. `NewDataWatch` decides when to read.
+
+    `probe_ms`: how often it looks at a stream (ms), which limits the shortest time between two reads of a shard.
+    """
     interval = min(SHORTEST_INTERVAL_MS, probe_ms)
     return properties.merged({GETRECORDS_MAX.key: 1, ADAPTIVE_READS.key: False, GETRECORDS_INTERVAL.key: interval})
 
