@@ -137,7 +137,7 @@ def test_a_function_that_raises_leaves_the_last_good_list(caplog):
 
     found, _ = looks(streams, given.clear)
     assert found == [("a",)]
-    assert "the job continues with a: IndexError: list index out of range" in caplog.text
+    assert "IndexError: list index out of range. The job continues with a" in caplog.text
 
 
 def test_streams_that_the_publisher_refuses_leave_the_last_good_list(caplog):
@@ -184,7 +184,7 @@ def test_a_file_that_is_missing_for_a_moment_leaves_the_last_good_list(tmp_path,
     file.write_text("a\nb\n")
     found, _ = looks(StreamsFile(str(file)), file.unlink, lambda: file.write_text("b\n"))
     assert found == [("a", "b"), ("b",)]
-    assert "the job continues with a, b" in caplog.text
+    assert "The job continues with a, b" in caplog.text
 
 
 def test_properties_give_names_a_file_or_a_function(tmp_path, monkeypatch):
