@@ -33,7 +33,7 @@ class Race:
 
     def __init__(self, open_store):
         self._open_store = open_store
-        self._barrier = threading.Barrier(WRITERS, timeout=TIMEOUT)
+        self._barrier = threading.Barrier(WRITERS, timeout=3 * TIMEOUT)
 
     def run(self, work):
         """`work(number, store, begin)` of each thread; its results."""
