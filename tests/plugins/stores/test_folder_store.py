@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from recordpublisher import ConfigurationError, FolderStore, StateError, StoreUnavailableError, VersionedValue
+from recordpublisher.plugins.stores import folder_store
 
 from fakes.stored_job import SHARD, snapshot_at, states_in, store_alone
 
@@ -252,3 +253,20 @@ async def test_a_first_write_whose_folder_was_removed_while_its_process_was_susp
     assert await store.list("") == await FolderStore(tmp_path).list("")
     assert (await store.get("name")) == VersionedValue(b"1", version)
     assert not list(tmp_path.glob(".*"))
+
+
+async def test_a_delete_whose_folder_another_delete_has_removed_is_no_error(tmp_path, monkeypatch):
+    store = FolderStore(tmp_path)
+    await store.put_if_absent("a/b/name", b"1")
+    synced, sync = [], folder_store.sync
+
+    def after_the_other(path):
+        if not synced:
+            shutil.rmtree(tmp_path / "a")
+        synced.append(path)
+        sync(path)
+
+    monkeypatch.setattr(folder_store, "sync", after_the_other)
+    await store.delete("a/b/name")
+    assert len(synced) == 2
+    assert await store.list_names("") == []

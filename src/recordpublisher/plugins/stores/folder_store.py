@@ -225,7 +225,10 @@ class FolderStore(ConditionalStore):
         except FileNotFoundError:
             if not aside.exists():  # If it exists, a network file system has sent the rename twice.
                 return
-        sync(path.parent)
+        try:
+            sync(path.parent)
+        except FileNotFoundError:  # A concurrent delete has removed the empty folder.
+            sync(self._root)
         shutil.rmtree(aside, ignore_errors=True)
         for folder in path.relative_to(self._root).parents[:-1]:
             with contextlib.suppress(OSError):  # The folder has other values.

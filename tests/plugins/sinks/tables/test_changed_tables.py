@@ -387,7 +387,9 @@ async def test_a_table_that_was_dropped_is_told_and_made_again_by_the_next_start
     drop_table(kind)
     with pytest.raises(rp.StateError, match="there is no such table now"):
         await start.alone.publish()
-    with pytest.raises(rp.StateError, match=r"lake.orders .*does not exist, so the job's unpublished commit cannot be taken back"):
+    with pytest.raises(
+        rp.StateError, match=r"lake.orders .*does not exist, so the job's unpublished commit cannot be taken back"
+    ):
         await job.take_back()
 
     await job.start()

@@ -217,7 +217,9 @@ def test_a_producer_waits_for_the_acknowledgement_of_its_record(kinesis_stream, 
 def test_a_producer_says_that_a_late_record_may_still_be_put(kinesis_stream, kinesis_properties):
     slow = {**kinesis_properties, "RecordMaxBufferedTime": 5000}
     with rp.Producer(kinesis_stream.name, slow) as producer:
-        with pytest.raises(TimeoutError, match=r"was not acknowledged \(it may still be put\) in 0.2 s: records not acknowledged: 1"):
+        with pytest.raises(
+            TimeoutError, match=r"was not acknowledged \(it may still be put\) in 0.2 s: records not acknowledged: 1"
+        ):
             producer.put(b"x", "k", wait=True, timeout=0.2)
         producer.flush(timeout=20)
         assert producer.metrics()["numRecordsOut"] == 1
