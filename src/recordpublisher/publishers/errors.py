@@ -289,7 +289,6 @@ class DataLossError(StateError):
     def __init__(self, loss: str, remedy: str = "", *, resume: StartingPosition | None = None) -> None:
         super().__init__(f"{loss}. {remedy or 'Set flink.state.dataloss=CONTINUE to continue without them'}")
         self.loss = loss
-        self.remedy = remedy
         self.resume = resume
 
 

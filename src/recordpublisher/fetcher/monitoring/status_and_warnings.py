@@ -54,7 +54,7 @@ class StatusLogger:
         self._written, self._written_before = written, 0
         self._publisher, self._stop_at_tip, self._has_warned_of_tip = publisher, False, False
         self._without_tip: dict[str, tuple[int, float]] = {}
-        """For each shard (`Shard.key`) whose distance to the tip is not known: its emitted records, and since when it emits no more."""
+        """The shards (`Shard.key`) whose distance to the tip is not known, each with its emitted records and the time of the last one."""
         self._global_watermark: int | None = None
         self._last_status = self._last_warning = clock.monotonic()
         self._stalled_since = self._slow_since = clock.monotonic()

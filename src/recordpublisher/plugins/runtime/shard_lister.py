@@ -66,7 +66,8 @@ class ShardLister:
         self._client = client
         self._is_own: dict[str, bool] = {}
         self._missing_since: dict[str, float] = {}
-        """By stream: since when `discover` reports that a stream which it has listed does not exist (monotonic seconds)."""
+        """The time since which `discover` reports, for each of these streams, that it does not exist, although it was listed (monotonic
+        seconds)."""
         self._without_retention: set[str] = set()
         self._completely_listed: set[str] = set()
 
