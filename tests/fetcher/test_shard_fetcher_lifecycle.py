@@ -14,6 +14,7 @@ from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.publishers.errors import (
     DataLossError,
     PluginError,
+    StateError,
     StreamNotFoundError,
 )
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
@@ -330,3 +331,57 @@ def test_a_dead_letter_that_waits_when_its_stream_is_deleted_is_written():  # S7
         return letters.rows
 
     assert run_virtual(job()) == [("b", 0)]
+
+
+class SlowWrites(RecordingSink):
+    """Each write takes 5 s."""
+
+    writing = 0
+
+    async def write(self, batch):
+        self.writing += 1
+        await asyncio.sleep(5)
+        await super().write(batch)
+        self.writing -= 1
+
+
+async def cancelled_while_it_ends(cancels, sink):
+    """Run a job whose first write goes on when `max_time` ends the run, and cancel this run. Return the fetcher."""
+    source = ScriptedSource()
+    source.add("a", *range(10))
+    fetcher = await opened(source, sink)
+    running = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=2)))
+    await asyncio.sleep(3)
+    for _ in range(cancels):
+        running.cancel()
+        await asyncio.sleep(0.1)
+    await asyncio.wait([running])
+    assert running.cancelled()
+    return fetcher
+
+
+def test_a_run_that_is_cancelled_while_it_ends_leaves_no_write_to_the_next_run():
+    sink = SlowWrites()
+
+    async def job():
+        fetcher = await cancelled_while_it_ends(1, sink)
+        assert sink.writing == 0
+        await fetcher.run_bounded(Bounds(max_time=60))
+
+    run_virtual(job())
+    assert sink.rows == [("a", number) for number in range(10)]
+
+
+def test_after_two_cancellations_the_next_run_is_refused_until_the_write_has_ended():
+    sink = SlowWrites()
+
+    async def job():
+        fetcher = await cancelled_while_it_ends(2, sink)
+        assert sink.writing == 1
+        with pytest.raises(StateError, match="cancelled twice"):
+            await fetcher.run_bounded(Bounds(max_time=60))
+        await asyncio.sleep(5)
+        await fetcher.run_bounded(Bounds(max_time=60))
+
+    run_virtual(job())
+    assert sink.rows == [("a", number) for number in range(10)]

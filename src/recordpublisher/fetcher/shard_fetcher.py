@@ -108,7 +108,8 @@ class ShardFetcher:
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached. May be called again: the next run resumes where the last one ended.
 
-        Raises: the error that ended the run; StateError if an earlier run has ended with an error after which no further run is possible.
+        Raises: the error that ended the run; StateError if an earlier run has ended with an error after which no further run is possible,
+        or if it was cancelled twice and its write has not ended.
         """
         if self._released_after is not None:
             # The last checkpoint after an error may leave out records that `MapSink` still holds. The next start reads them again, but this
@@ -116,6 +117,7 @@ class ShardFetcher:
             raise StateError(
                 f"this fetcher cannot run again; create a new one to resume. An error has ended it: {describe_error(self._released_after)}"
             ) from self._released_after
+        self._completion.check_finished()
         if self._was_cancelled:
             await self._release_shards()
         self._has_failed = self._was_cancelled = self._has_stopped_writing = is_cut_off = False
@@ -395,17 +397,27 @@ class ShardFetcher:
             self._shards.cancel_readers()
         for task in others:
             task.cancel()
-        for hung in await end_or_leave(others, self._dependencies.settings.drain_ms / 1000):
-            log.error(
-                "the run ends although a call was cancelled and has not ended within flink.job.drain.timeout: it "
-                "waits at %s",
-                waiting_line(hung),
-            )
-        await asyncio.shield(asyncio.gather(emitting, checkpointing, return_exceptions=True))
-        # Computed before `end_run` drops the queues, which are needed for it.
-        past = filter(run.is_past_event_time, self._table)
-        self._past_event_time = {entry.key: entry.next_watermark for entry in past}
-        await self._shards.end_run()
+        try:
+            for hung in await end_or_leave(others, self._dependencies.settings.drain_ms / 1000):
+                log.error(
+                    "the run ends although a call was cancelled and has not ended within flink.job.drain.timeout: it "
+                    "waits at %s",
+                    waiting_line(hung),
+                )
+        finally:
+            # Also if the run is cancelled while it ends: the next run of this fetcher must not find a write of this one.
+            try:
+                await self._completion.finish(_ended(emitting, checkpointing))
+            finally:
+                # Computed before `end_run` drops the queues, which are needed for it.
+                past = filter(run.is_past_event_time, self._table)
+                self._past_event_time = {entry.key: entry.next_watermark for entry in past}
+                await self._shards.end_run()
+
+
+async def _ended(*tasks: asyncio.Task[None]) -> None:
+    """Wait until these tasks have ended. Their errors are not raised here, because they end the run through `RunCompletion.fail`."""
+    await asyncio.wait(tasks)
 
 
 def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> ShardFetcher:
