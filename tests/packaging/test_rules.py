@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -9,6 +10,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "RULES.md").read_text()
 RULES = set(re.findall(r"^- \*\*([A-Z]\d+)\*\*", PAGE, re.MULTILINE))
 _LIST = re.compile(r"\(((?:[PFRSWEACK]\d{1,2})(?:, [PFRSWEACK]\d{1,2})*)\)")
+
+_TESTS = re.compile(r"def test_([pfrsweack]\d{1,2})_")
 
 
 def cited(folder: str, pattern: re.Pattern[str]) -> set[str]:
@@ -21,9 +24,19 @@ def test_every_rule_that_the_code_names_is_on_the_page():
 
 
 def test_every_rule_that_a_test_is_named_after_is_on_the_page():
-    assert cited("tests", re.compile(r"def test_([pfrsweack]\d{1,2})_")) <= RULES
+    assert cited("tests", _TESTS) <= RULES
 
 
 def test_every_rule_of_the_page_is_named_by_the_code():
     anywhere = re.compile(r"\b([PFRSWEACK]\d{1,2})\b")
-    assert RULES - cited("src", anywhere) - cited("tests", anywhere) == set()
+    assert RULES - cited("src", anywhere) - cited("tests", anywhere) - cited("tests", _TESTS) == set()
+
+
+def test_no_docstring_of_a_class_or_function_names_a_rule():
+    """Who reads it came from a caller, and does not know the ids. Comments name the rules, and docstrings of modules do."""
+    found = []
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                found += [f"{path}:{node.lineno}" for rules in _LIST.findall(ast.get_docstring(node) or "") if rules]
+    assert found == []

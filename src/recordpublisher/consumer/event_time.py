@@ -31,7 +31,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 class TimestampAssigner(Protocol):
     """Returns the event time of each record of a batch (epoch ms).
 
-    A record for which it raises, or returns a time outside the years 1 to 9999 (W12), is a bad (poisoned) record (S7).
+    A record for which it raises, or returns a time outside the years 1 to 9999, is a bad (poisoned) record.
     """
 
     @property
@@ -96,7 +96,7 @@ class JsonFieldTimestamps:
 def check_times(times: Sequence[int]) -> None:
     """Check that event times (epoch ms) are in the years 1 to 9999.
 
-    Raises: ValueError if a time is outside these years, because sinks and Spark cannot store such a time (W12).
+    Raises: ValueError if a time is outside these years, because sinks and Spark cannot store such a time.
     """
     for time in (min(times), max(times)):
         if not EARLIEST_MS <= time <= LATEST_MS:

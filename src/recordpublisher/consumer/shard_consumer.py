@@ -291,10 +291,10 @@ class ShardOutput(Protocol):
     """Receives the batches of one shard, in order."""
 
     def first_read_budget(self) -> int:
-        """Reserve memory for the first read. Return how many bytes of memory it may use (P6)."""
+        """Reserve memory for the first read. Return how many bytes of memory it may use."""
 
     async def put(self, batch: RecordBatch) -> int:
-        """Queue a batch, then wait until the next read may start. Return how many bytes of memory that read may need (P6)."""
+        """Queue a batch, then wait until the next read may start. Return how many bytes of memory that read may need."""
 
     def reach_run_end(self, first_past: str) -> None:
         """Note that the shard was read to the end of the run (`RunEnd`), and that all records before it are queued.
@@ -303,7 +303,7 @@ class ShardOutput(Protocol):
         """
 
     def end(self, children: Sequence[Shard]) -> None:
-        """Mark the shard as read to its end (S2). The sink may not have received all of its batches yet."""
+        """Mark the shard as read to its end. The sink may not have received all of its batches yet."""
 
 
 def add_publisher_note(error: Exception, what: str) -> None:
@@ -321,8 +321,8 @@ def add_publisher_note(error: Exception, what: str) -> None:
 class BatchDecorator:
     """Adds values, event times and watermarks to the batches of one shard.
 
-    If there is a decompressor, the payloads are decompressed first. Bad (poisoned) records are left out, or end the job (S7). The shard's
-    metrics count event times that are too far after their arrival to move the watermark (W12).
+    If there is a decompressor, the payloads are decompressed first. Bad (poisoned) records are left out, or end the job. The shard's
+    metrics count event times that are too far after their arrival to move the watermark.
     """
 
     def __init__(
@@ -356,7 +356,7 @@ class BatchDecorator:
     def decorated_parts(self, batch: RecordBatch) -> Iterator[RecordBatch]:
         """Yield the batch with values, event times and watermarks.
 
-        If the payloads are compressed, the batch is yielded in parts, so that a small response cannot fill the memory (P6). A part is
+        If the payloads are compressed, the batch is yielded in parts, so that a small response cannot fill the memory. A part is
         decompressed only when the caller requests it. It exceeds `PART_BYTES` by one record at most.
 
         Raises: DeserializationError if a record is poisoned, unless such records are skipped or become dead letters.

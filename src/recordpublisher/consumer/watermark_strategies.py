@@ -89,7 +89,7 @@ class AssignedWatermarks(Monotonous):
 def cap_future_event_times(
     event_times: Sequence[int], arrivals: Sequence[int], limit_ms: int
 ) -> tuple[Sequence[int], int]:
-    """Replace event times that are more than `limit_ms` after their record's arrival by the arrival (W12).
+    """Replace event times that are more than `limit_ms` after their record's arrival by the arrival.
 
     Return all times, and the number of replaced times. A negative `limit_ms` means that none is replaced.
     """

@@ -36,7 +36,7 @@ LAST_PROGRESS_SECONDS = 60.0
 
 
 class Checkpointer(ABC):
-    """Stores how far each shard was emitted (written to the sink), but only as far as the sink has confirmed the records (S6).
+    """Stores how far each shard was emitted (written to the sink), but only as far as the sink has confirmed the records.
 
     - `times`: when its checkpoints began and were stored.
     - `commit_counts`: counts and times of the commits of a `CommittingSink`; None for other sinks.
@@ -60,7 +60,7 @@ class Checkpointer(ABC):
         """
 
     async def take_first(self) -> None:
-        """Store the state that the job starts from. Called after the job was opened, before the first read (P3)."""
+        """Store the state that the job starts from. Called after the job was opened, before the first read."""
         await self.checkpoint()
 
     @abstractmethod
@@ -76,9 +76,9 @@ class Snapshotter:
     """Takes snapshots of how far each shard was emitted.
 
     Each snapshot also contains the generation (the number of this start of the job), and the time that replaced LATEST at the job's first
-    start (P3).
+    start.
 
-    `kept_states`: returns the states of shards that are not read now (S5, S10).
+    `kept_states`: returns the states of shards that are not read now.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Snapshotter:
         self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
 
     def snapshot(self) -> dict[str, Any]:
-        """Return a snapshot of exactly the records for which `write` has returned (S1). Raises: StateError if the job was not opened."""
+        """Return a snapshot of exactly the records for which `write` has returned. Raises: StateError if the job was not opened."""
         return snapshot_to_json(
             {**self._kept_states(), **self._table.states()},
             self._pinned_ms,
@@ -152,7 +152,7 @@ class SnapshotCheckpointer(Checkpointer):
         fail or never be finished.
 
         If the store does not answer, wait for it for up to `flink.job.drain.timeout`, because no later checkpoint tries again. Without a
-        state store, the user keeps the result of `snapshot()`, which covers every write (S1). The sink must then finish all records.
+        state store, the user keeps the result of `snapshot()`, which covers every write. The sink must then finish all records.
         """
         before = self._snapshotter.snapshot()["shards"]
         stopped = before.keys() if is_stopped and self._job.storing_worker is not None else ()

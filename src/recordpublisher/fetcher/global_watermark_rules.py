@@ -9,17 +9,17 @@ from collections.abc import Iterable
 
 
 def is_active(is_open: bool, is_idle: bool, has_next_record: bool) -> bool:
-    """Return whether watermarks wait for a shard: it is open, and either not idle or has a queued record (W4)."""
+    """Return whether watermarks wait for a shard: it is open, and either not idle or has a queued record."""
     return is_open and (has_next_record or not is_idle)
 
 
 def is_idle(silent_ms: int, interval_ms: int) -> bool:
-    """Return whether a shard had no records for the whole idle interval (W3). With an interval of -1 no shard is idle (W2)."""
+    """Return whether a shard had no records for the whole idle interval. With an interval of -1 no shard is idle."""
     return 0 < interval_ms <= silent_ms
 
 
 def holds_after_end(has_children: bool, has_unread_child: bool, waited_ms: float, timeout_ms: float) -> bool:
-    """Return whether watermarks wait for a shard that was read to its end (W5).
+    """Return whether watermarks wait for a shard that was read to its end.
 
     They wait while no child of the shard is known, or while a child could be read and is not, so that the child's records do not come late.
     A child that still waits for its other parent does not count, because watermarks wait for that parent. After `timeout_ms` they no longer
@@ -29,7 +29,7 @@ def holds_after_end(has_children: bool, has_unread_child: bool, waited_ms: float
 
 
 def shard_watermark(next_watermark: int | None, emitted: int | None) -> int | None:
-    """Return the watermark with which a shard counts for the global minimum (W1).
+    """Return the watermark with which a shard counts for the global minimum.
 
     It is the watermark of the next queued record, or else of the last emitted one.
     """
@@ -37,12 +37,12 @@ def shard_watermark(next_watermark: int | None, emitted: int | None) -> int | No
 
 
 def inherited_watermark(parents: Iterable[int | None]) -> int | None:
-    """Return the watermark at which a child begins to count: the lowest known watermark of its parents (W5)."""
+    """Return the watermark at which a child begins to count: the lowest known watermark of its parents."""
     return min((watermark for watermark in parents if watermark is not None), default=None)
 
 
 def raised_watermark(current: int | None, candidate: int | None) -> int | None:
-    """Return the next value of the global watermark: the higher one of `current` and `candidate` (W6).
+    """Return the next value of the global watermark: the higher one of `current` and `candidate`.
 
     `candidate`: the lowest watermark of the shards that count, or None if it is unknown. Then the result is `current`.
     """
@@ -52,7 +52,7 @@ def raised_watermark(current: int | None, candidate: int | None) -> int | None:
 
 
 def emit_limit(global_watermark: int | None, lookahead_ms: int | None) -> float:
-    """Return the highest watermark that may be emitted (W8).
+    """Return the highest watermark that may be emitted.
 
     It is infinite without alignment (`lookahead_ms` is None). It is minus infinity while the global watermark is not known, so that nothing
     is emitted.

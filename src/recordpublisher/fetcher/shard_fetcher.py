@@ -89,7 +89,7 @@ class ShardFetcher:
     async def open(self) -> None:
         """Open the sink, restore stored state, list shards, and store the initial state before the first read.
 
-        The initial state is stored in the state store (P3) and in the sink (S6).
+        The initial state is stored in the state store and in the sink.
 
         Raises: StateError if stored state cannot be read or written; DataLossError if records were lost; StreamNotFoundError if a stream
         does not exist; KinesisError if a call fails; ConfigurationError if the sink cannot keep the positions of a group.
@@ -102,7 +102,7 @@ class ShardFetcher:
         await wait_for_store(self._checkpointer.take_first, outages, "the state store or the sink")
 
     async def run(self) -> BoundedResult:
-        """Run until `stop` is called, an error occurs, or every stream was deleted (S8)."""
+        """Run until `stop` is called, an error occurs, or every stream was deleted."""
         return await self.run_bounded(Bounds())
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
@@ -139,11 +139,11 @@ class ShardFetcher:
         self._completion.stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state of exactly the records for which the sink's `write` has returned (S1), as a plain JSON-able dict."""
+        """Return the state of exactly the records for which the sink's `write` has returned, as a plain JSON-able dict."""
         return self._parts.snapshotter.snapshot()
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink, then store a snapshot of only what the sink has confirmed (S6).
+        """Flush the sink, then store a snapshot of only what the sink has confirmed.
 
         Raises: FencedError if a later start owns the positions; StateError if the snapshot cannot be stored; SinkError if the sink fails.
         """
@@ -174,7 +174,7 @@ class ShardFetcher:
                     await self._ownership.after_run(is_cut_off=True)
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics as a plain dict: `worker` has those of the worker, and `shards` those of each `stream/shard-id` (A1)."""
+        """Return the metrics as a plain dict: `worker` has those of the worker, and `shards` those of each `stream/shard-id`."""
         return self._view.collect(self._dependencies.clock, unfinished_of(self._dependencies.sink))
 
     def retention_ms(self, stream: str) -> int | None:

@@ -83,7 +83,7 @@ class ShardLifecycle(ShardListener):
     def on_resume(self, gap_seconds: float) -> None:
         """Handle the end of a suspension of the process, which lasted `gap_seconds`.
 
-        No shard counts as idle before its next read, and the global watermark is updated (W3, W7).
+        No shard counts as idle before its next read, and the global watermark is updated.
         """
         log.warning(
             "nothing ran in this process for %.1f s: it was suspended, had no CPU, or code blocked its event loop",
@@ -133,7 +133,7 @@ class ShardLifecycle(ShardListener):
     def on_listing(self, stream: str, listed: Sequence[Shard]) -> None:
         """Start the readers of shards that a complete listing of a stream has added to the table of shards.
 
-        The listing also shows for which ended shards watermarks need not wait any longer (W5).
+        The listing also shows for which ended shards watermarks need not wait any longer.
         """
         self._ended_parents.on_listing(stream, listed)
         self.start_readers()
@@ -197,7 +197,7 @@ class ShardLifecycle(ShardListener):
     def on_ended(self, entry: ShardEntry) -> None:
         """Start the children of a shard whose last record was emitted.
 
-        A checkpoint is requested, because other workers may wait until the end of this shard is stored (S2).
+        A checkpoint is requested, because other workers may wait until the end of this shard is stored.
         """
         if entry.shard.stream in self._job.discovery.deleted:
             self._table.remove(entry.key)
@@ -237,7 +237,7 @@ class ShardLifecycle(ShardListener):
         self.complete_without_streams()
 
     def complete_without_streams(self) -> None:
-        """Complete the run, with a warning, if every stream was deleted (S8) and the records that were read from them are written.
+        """Complete the run, with a warning, if every stream was deleted and the records that were read from them are written.
 
         No later start can read these records again.
         """

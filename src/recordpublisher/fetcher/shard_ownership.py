@@ -33,7 +33,7 @@ class ShardOwnership(ABC):
 
     The fetcher calls these methods. By default a method that an implementation does not need does nothing.
 
-    `has_leases`: whether shards are added as their leases are acquired, so that a run has none at first (E7).
+    `has_leases`: whether shards are added as their leases are acquired, so that a run has none at first.
     """
 
     has_leases: ClassVar[bool] = False
@@ -51,15 +51,15 @@ class ShardOwnership(ABC):
 
     @abstractmethod
     async def discover(self) -> None:
-        """Find shards that are created while the job runs, until cancelled (S3)."""
+        """Find shards that are created while the job runs, until cancelled."""
 
     @abstractmethod
     async def on_streams_read(self) -> None:
-        """Called when the list of streams was read again (S10)."""
+        """Called when the list of streams was read again."""
 
     @abstractmethod
     def add_children(self, children: Iterable[Shard]) -> None:
-        """Called when the last read of a shard named its children, which are then known without a listing (S3)."""
+        """Called when the last read of a shard named its children, which are then known without a listing."""
 
     def reasons_not_ready(self) -> list[str]:
         """Return why nothing is read or written, as sentences for people; an empty list if the process is ready."""
@@ -91,7 +91,7 @@ class FixedOwnership(ShardOwnership):
     """Reads every shard of the streams in the list. Remembers where new streams start, and why some could not be begun yet.
 
     A stream that was read before continues where it stopped. A new stream begins where it would begin if the job were restarted with it: at
-    the job's start, where LATEST means the moment of the job's first start (P3). So no record that has arrived since then is missed.
+    the job's start, where LATEST means the moment of the job's first start. So no record that has arrived since then is missed.
     """
 
     def __init__(

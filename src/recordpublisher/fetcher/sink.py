@@ -228,7 +228,7 @@ class RevocationReason(Enum):
 
 
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
-    """Raise SinkError, which names the record: this is what happens by default to a record that a sink rejects (S7)."""
+    """Raise SinkError, which names the record: this is what happens by default to a record that a sink rejects."""
     where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
     remedy = how_to_continue(record.stream, record.shard_id, numbers[0])
     raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PERMISSION_SECONDS = 0.1
-"""Seconds between two checks whether the process may write (E4)."""
+"""Seconds between two checks whether the process may write."""
 STOP_SECONDS = 1.0
 """Seconds between two checks whether the job has begun to end."""
 
@@ -27,7 +27,7 @@ class RetriedCall(Generic[T]):
     """Repeats one call until it succeeds.
 
     The arguments are described in `SinkContext.retry`; `context` limits how long the call is repeated. Each repetition needs the permission
-    to write, because another worker may have acquired the shard since the first call (E4).
+    to write, because another worker may have acquired the shard since the first call.
     """
 
     def __init__(

@@ -97,7 +97,7 @@ class OpenedJob(msgspec.Struct, frozen=True):
     - `listed`: every shard.
     - `states`: the state of each shard by `Shard.key`.
     - `starts`: where new shards start.
-    - `pinned_ms`: the time that replaced LATEST, if the job began there (P3).
+    - `pinned_ms`: the time that replaced LATEST, if the job began there.
     - `generation`: the number of this start, which is higher than that of every snapshot that was found.
     - `unlisted_states`: the known states of shards that the listing lacks.
     """
@@ -111,14 +111,14 @@ class OpenedJob(msgspec.Struct, frozen=True):
 
     @property
     def lowest_watermark(self) -> int | None:
-        """The global watermark at the start of a job (W6): the lowest watermark of the shards that are read from now on.
+        """The global watermark at the start of a job: the lowest watermark of the shards that are read from now on.
 
-        It is None if one of these shards has no watermark, because its first record may have any event time (W2).
+        It is None if one of these shards has no watermark, because its first record may have any event time.
         """
         return lowest_active(self.states[shard.key].watermark for shard in self.listed if self._is_readable(shard))[1]
 
     def _is_readable(self, shard: Shard) -> bool:
-        """Return whether a shard is read now. If it waits for a parent, the parent counts for it (W5)."""
+        """Return whether a shard is read now. If it waits for a parent, the parent counts for it."""
         return not self.states[shard.key].ended and is_startable(shard, self.states)
 
 

@@ -30,7 +30,7 @@ from .shards.shard_table import ShardTable
 
 
 class WatermarkTracker(ABC):
-    """Provides the global watermark, which never falls (W6). No call waits for a service."""
+    """Provides the global watermark, which never falls. No call waits for a service."""
 
     @abstractmethod
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
@@ -63,10 +63,10 @@ class WatermarkTracker(ABC):
         """Called when this process was suspended."""
 
     def start_at(self, watermark: int | None) -> None:  # noqa: B027 - optional on purpose
-        """Set the global watermark at the start of the job: the lowest watermark in the restored state (W6)."""
+        """Set the global watermark at the start of the job: the lowest watermark in the restored state."""
 
     def max_shard_watermark(self) -> int | None:
-        """Return the highest watermark of any active shard of other processes (epoch ms, W12); None if there are none."""
+        """Return the highest watermark of any active shard of other processes (epoch ms); None if there are none."""
         return None
 
 
@@ -97,9 +97,9 @@ BEFORE_ALL_WATERMARKS = -math.inf
 class Alignment:
     """Decides which shard may emit next, so that no shard gets too far ahead, and reports the worker's watermark to `tracker`.
 
-    A record may be emitted if the watermark that its shard would then have is at most the global watermark plus the lookahead (W8). A
+    A record may be emitted if the watermark that its shard would then have is at most the global watermark plus the lookahead. A
     shard with queued records counts with the watermark of its next record, so that a record that is held back can still raise the global
-    watermark (W1). Without a lookahead the shards take turns.
+    watermark. Without a lookahead the shards take turns.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Alignment:
         self._next_shards = IndexedMinHeap()
         """The shards that may emit, in their order: by next watermark, or by turn."""
         self._stragglers = IndexedMinHeap()
-        """Shards that may emit and are stragglers (far behind, W12), by next watermark."""
+        """Shards that may emit and are stragglers (far behind), by next watermark."""
         self._turns = itertools.count()
         self._entries: dict[str, ShardEntry] = {}
         self._removed: int | None = None
@@ -126,7 +126,7 @@ class Alignment:
         """The event-time bound of a bounded run (epoch ms)."""
         self.max_watermark: int | None = None
         """The highest watermark of this worker's active shards (epoch ms). Other workers decide by it which of their shards are
-        stragglers (W12).
+        stragglers.
         """
 
     @property
@@ -148,7 +148,7 @@ class Alignment:
     def lag_ms(self) -> int | None:
         """How far this worker's highest watermark is above the global watermark (ms).
 
-        If it is much more than the lookahead, one shard holds back all others (W12).
+        If it is much more than the lookahead, one shard holds back all others.
         """
         value = self.global_watermark
         return None if value is None or self.max_watermark is None else max(0, self.max_watermark - value)
@@ -196,7 +196,7 @@ class Alignment:
         return list(self._entries.values())
 
     def report(self) -> int | None:
-        """Report this worker's watermark to the tracker, even while its shards are idle (W7). Return the global watermark."""
+        """Report this worker's watermark to the tracker, even while its shards are idle. Return the global watermark."""
         # A suspension of this process must not count as time in which the other workers did not report.
         self._running_time.check()
         status, watermark = self._active.status()
@@ -270,7 +270,7 @@ class Alignment:
         return next(self._turns) if turn is None or turn == BEFORE_ALL_WATERMARKS else turn
 
     def _order_of_straggler(self, watermark: int) -> float:
-        """Return the number by which a straggler is ordered, so that it takes turns with the first other shard (P7, W12).
+        """Return the number by which a straggler is ordered, so that it takes turns with the first other shard.
 
         If it were ordered by its own watermark, a straggler would always be first.
         """
@@ -278,7 +278,7 @@ class Alignment:
         return watermark if lowest is None else max(watermark, lowest + 1)
 
     def _update_held_time(self, entry: ShardEntry, watermark: int | None) -> None:
-        """Note whether alignment holds the shard back now. While it does, the shard gets no extra memory (P6)."""
+        """Note whether alignment holds the shard back now. While it does, the shard gets no extra memory."""
         is_held = self.has_limit and watermark is not None and watermark > self._limit(self._tracker.current())
         entry.status.set_held(is_held, self._clock.monotonic())
 
@@ -324,7 +324,7 @@ class EndedParentHold:
       wait for that child.
     - `is_endless`: returns whether a stream always has an open shard, so that an ended shard has children.
 
-    After a merge, watermarks do not wait for the parent that ended first, which may be further ahead than the lookahead (W9). The other
+    After a merge, watermarks do not wait for the parent that ended first, which may be further ahead than the lookahead. The other
     parent is still open and counts for the child.
     """
 
@@ -502,7 +502,7 @@ class StragglerDetector:
 
 
 def is_straggler(watermark: int | None, highest: int | None, max_lag_ms: int) -> bool:
-    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job (W12).
+    """Return whether a shard is more than `max_lag_ms` below the highest watermark of the job.
 
     The result is False if either watermark is unknown.
     """
@@ -576,7 +576,7 @@ class ShardsStatus(Enum):
 class ActiveMinimum(Generic[K]):
     """Keeps the watermark of each shard or worker that counts (is active), and finds the lowest.
 
-    An active shard or worker without a watermark counts as the lowest (W2).
+    An active shard or worker without a watermark counts as the lowest.
     """
 
     def __init__(self) -> None:

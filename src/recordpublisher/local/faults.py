@@ -50,7 +50,7 @@ _RULE = re.compile(
 MAX_FAULTS_IN_A_ROW = 2
 """After this many faults in a row a read succeeds. Every default number of retries is higher."""
 MAX_TAKE_OVERS = 3
-"""The most take-overs of one subscription in a row. With more of them a client would report that another job uses its consumer (F10)."""
+"""The most take-overs of one subscription in a row. With more of them a client would report that another job uses its consumer."""
 _PART_OF = {"GetShardIterator": "GetRecords", "SubscribeToShard": "events"}
 """The name of the read that an operation is only a step of. A success of such a step does not end a series of consecutive faults."""
 

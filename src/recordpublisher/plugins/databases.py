@@ -363,7 +363,7 @@ def lock_table_creation(connection: Connection, table: str) -> None:
 
 
 def is_about_the_row(error: Exception) -> bool:
-    """Return whether the row caused the error of an insert in a savepoint: the connection works, and nothing else is wrong (S7)."""
+    """Return whether the row caused the error of an insert in a savepoint: the connection works, and nothing else is wrong."""
     if not isinstance(error, DBAPIError):
         return True
     error = first_error(error)

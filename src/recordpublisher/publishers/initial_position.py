@@ -32,7 +32,7 @@ _FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 def initial_position(properties: Properties) -> StartingPosition:
     """Return where a job without stored positions starts.
 
-    LATEST, and a start at an age (such as one hour ago), are later replaced by a time (`StartingPosition.pinned_at`, P3).
+    LATEST, and a start at an age (such as one hour ago), are later replaced by a time (`StartingPosition.pinned_at`).
 
     Raises: ConfigurationError if the position or its timestamp is missing or invalid.
     """

@@ -99,5 +99,5 @@ class StartingPosition:
 
 
 def next_position(current: StartingPosition, returned: SequenceNumber | None) -> StartingPosition:
-    """Return the next position to read from: after the position that the consumer returned, or `current` if it returned None (P1, P4)."""
+    """Return the next position to read from: after the position that the consumer returned, or `current` if it returned None."""
     return current if returned is None else StartingPosition.after(returned)

@@ -276,7 +276,7 @@ def millis_behind_at(millis_behind_latest: int | None, read_ms: int, done_ms: in
 
 
 RECORD_OVERHEAD_BYTES = 360
-"""The memory of a record in addition to its data (bytes), as measured: a record of 200 B takes 560 B (P6)."""
+"""The memory of a record in addition to its data (bytes), as measured: a record of 200 B takes 560 B."""
 
 
 class Record(msgspec.Struct, Generic[V_co], frozen=True):
@@ -318,7 +318,7 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
 
 
 class PoisonedRecord(msgspec.Struct, frozen=True):
-    """A record that could not be deserialized, for the dead-letter sink (S7). It came before record number `index` of the batch."""
+    """A record that could not be deserialized, for the dead-letter sink. It came before record number `index` of the batch."""
 
     index: int
     record: UserRecord
@@ -326,7 +326,7 @@ class PoisonedRecord(msgspec.Struct, frozen=True):
 
 
 class SkippedRecords(msgspec.Struct, frozen=True):
-    """Consecutive records that could not be deserialized and are skipped (S7). They came before record number `index` of the batch.
+    """Consecutive records that could not be deserialized and are skipped. They came before record number `index` of the batch.
 
     - `count`: the number of records.
     - `sequence_number`: the sequence number of the first record.

@@ -10,7 +10,7 @@ MASK = "******"
 
 
 def mask_passwords(text: str) -> str:
-    """Return the text with passwords of URIs and of `key=value` connection strings masked (C3), in time linear in its length."""
+    """Return the text with passwords of URIs and of `key=value` connection strings masked, in time linear in its length."""
     text = _WORD.sub(lambda word: _without_user_info(word.group()), text)
     for name, value in _PARAMETERS:
         text = _without_parameters(text, name, value)

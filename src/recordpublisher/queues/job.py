@@ -203,7 +203,7 @@ class QueueJob:
                 raise result
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics as a plain dict: `worker`, and under `shards` the metrics of each receiver (A1)."""
+        """Return the metrics as a plain dict: `worker`, and under `shards` the metrics of each receiver."""
         return self._view.metrics()
 
     def retention_ms(self, stream: str) -> int | None:

@@ -36,7 +36,7 @@ class CheckpointScheduler:
     def request(self) -> None:
         """Request a checkpoint soon.
 
-        Sinks call this. The fetcher calls it at the end of a shard, because children in other workers wait until that end is stored (S2).
+        Sinks call this. The fetcher calls it at the end of a shard, because children in other workers wait until that end is stored.
         """
         self._requested.set()
 

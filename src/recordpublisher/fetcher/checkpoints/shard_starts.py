@@ -83,7 +83,7 @@ class Starts(msgspec.Struct, frozen=True):
     def with_stored_start(self, start_ms: int | None) -> Starts:
         """Return these starts with LATEST, and each start at an age, replaced by the time that the job's first start has used.
 
-        So every start of the job, by any process, begins at the same records (P3).
+        So every start of the job, by any process, begins at the same records.
 
         `start_ms`: that time (epoch ms). If it is None, the starts are unchanged.
         """
@@ -131,7 +131,7 @@ async def list_restored(
 
 
 def shards_after_their_end(listed: Iterable[Shard], restored: RestoredState) -> list[str]:
-    """Return listed shards that begin after the position at which the shard with their id ended: those of a later stream (S8)."""
+    """Return listed shards that begin after the position at which the shard with their id ended: those of a later stream."""
     return [shard.key for shard, end in _ended(listed, restored) if end is not None and shard.begins_at(end.sequence)]
 
 
@@ -201,7 +201,7 @@ def initial_states(listed: Iterable[Shard], restored: RestoredState, starts: Sta
 
 
 def shards_no_longer_listed(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
-    """Return restored shards that were not read to their end and that the listing lacks: their records are past retention (S5)."""
+    """Return restored shards that were not read to their end and that the listing lacks: their records are past retention."""
     known, wanted = {shard.key for shard in listed}, set(streams)
     unfinished = [key for key, state in restored.shards.items() if not state.ended and key not in known]
     return [key for key in unfinished if stream_of(key) in wanted]
@@ -222,7 +222,7 @@ def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[st
 def expected_but_unlisted(
     listed: Iterable[Shard], ours: Iterable[Shard], restored: RestoredState, streams: Iterable[str]
 ) -> set[str]:
-    """Return the shards that the listing lacks: restored shards, and parents for which shards of this worker would wait (S2, S5).
+    """Return the shards that the listing lacks: restored shards, and parents for which shards of this worker would wait.
 
     Each of these shards is past retention, or the listing is incomplete.
     """
@@ -258,7 +258,7 @@ def last_seen_ms(state: ShardState) -> int:
 def shards_read_long_ago(restored: RestoredState, now_ms: int) -> set[str]:
     """Return restored shards that were last read almost a day ago, including ended ones.
 
-    Only these can have lost records, because every stream keeps records for a day at least (S5).
+    Only these can have lost records, because every stream keeps records for a day at least.
     """
     return {key for key, state in restored.shards.items() if may_have_gap(last_seen_ms(state) or None, now_ms)}
 
@@ -266,7 +266,7 @@ def shards_read_long_ago(restored: RestoredState, now_ms: int) -> set[str]:
 async def shards_past_retention(
     shards: Iterable[Shard], restored: RestoredState, retention: RetentionCheck
 ) -> list[str]:
-    """Return the keys of restored shards whose unread records are past retention and lost. Shards that have ended are left out (S5)."""
+    """Return the keys of restored shards whose unread records are past retention and lost. Shards that have ended are left out."""
     states = [(shard, restored.shards[shard.key]) for shard in shards]
     unfinished = [(shard, state) for shard, state in states if not state.ended]
     gaps = await asyncio.gather(
@@ -287,7 +287,7 @@ def _finished_ancestors(shards: Mapping[str, Shard], begun: Mapping[str, ShardSt
 
 
 def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:
-    """Return the state of a child, with the lowest watermark of its parents if these have ended, in this run or an earlier one (W5)."""
+    """Return the state of a child, with the lowest watermark of its parents if these have ended, in this run or an earlier one."""
     parents = [states[key] for key in parent_keys(child) if key in states]
     watermark = inherited_watermark(parent.watermark for parent in parents)
     if state.watermark is not None or state.ended or watermark is None or not is_startable(child, states):
@@ -296,7 +296,7 @@ def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardS
 
 
 def _with_seen(state: ShardState, child: Shard, restored: RestoredState) -> ShardState:
-    """Return the state of an unread child, with the time until which its parents were last known to be open (S5).
+    """Return the state of an unread child, with the time until which its parents were last known to be open.
 
     Every record of the child is younger than that time.
     """
@@ -308,7 +308,7 @@ def _with_seen(state: ShardState, child: Shard, restored: RestoredState) -> Shar
 
 
 def is_startable(shard: Shard, states: Mapping[str, ShardState]) -> bool:
-    """Return whether every parent of a shard was read to its end, according to the states of a restored job (S2)."""
+    """Return whether every parent of a shard was read to its end, according to the states of a restored job."""
     return parents_ended(parent_keys(shard), lambda parent: parent not in states or states[parent].ended)
 
 

@@ -75,7 +75,7 @@ class RestoredState:
 
     - `shards`: the state of each shard by `Shard.key`.
     - `pinned_ms`: the time that replaced LATEST, or a start at an age (such as an hour ago), when the job first started. Later starts use
-      it again (P3).
+      it again.
     - `generation`: the highest generation. Each start of the job has a higher one.
     - `taken_ms`: the time of the last snapshot, by the clock of the machine that took it. Only shown to people.
     """

@@ -121,7 +121,7 @@ class GroupMembership:
             raise
 
     async def announce(self) -> None:
-        """Announce that this process will leave, and wait until the other workers must have noticed (E5).
+        """Announce that this process will leave, and wait until the other workers must have noticed.
 
         Return at once if no other worker stays, or as soon as the last other worker leaves too.
         """

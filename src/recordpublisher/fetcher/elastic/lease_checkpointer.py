@@ -47,7 +47,7 @@ class LeaseCheckpointer(Checkpointer):
     async def take_periodic(self) -> None:
         """Take a checkpoint. If it fails, the next one tries again.
 
-        While it fails, the worker continues to read, but writes nothing unless a heartbeat is confirmed (E9).
+        While it fails, the worker continues to read, but writes nothing unless a heartbeat is confirmed.
         """
         await self._take(may_be_partial=True)
 

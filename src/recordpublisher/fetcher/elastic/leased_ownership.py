@@ -72,7 +72,7 @@ class LeasedOwnership(ShardOwnership):
         """Open the sink, list shards, and read the group's documents.
 
         Raises: ConfigurationError if the sink keeps positions in a way that cannot move between processes; StateError if stored documents
-        cannot be used, or if other processes run another job (E10); StreamNotFoundError if a stream does not exist; KinesisError if a call
+        cannot be used, or if other processes run another job; StreamNotFoundError if a stream does not exist; KinesisError if a call
         fails.
         """
         job = self._job
@@ -132,7 +132,7 @@ class LeasedOwnership(ShardOwnership):
     async def on_streams_read(self) -> None:
         """Handle a change of the list of streams.
 
-        The shards of a new stream get leases. The shards of a removed stream keep theirs, but no process reads them (E12).
+        The shards of a new stream get leases. The shards of a removed stream keep theirs, but no process reads them.
         """
         streams = frozenset(self._job.streams)
         if self._listing is not None and streams - self._looked_at:
@@ -208,7 +208,7 @@ class LeasedOwnership(ShardOwnership):
         return found is None
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
-        """Mark shards as ended that no listing shows and that are past retention. Each is a gap in the records (S2, S5).
+        """Mark shards as ended that no listing shows and that are past retention. Each is a gap in the records.
 
         A missing shard does not end if it is younger than every listed shard, because then the listing is old, or if its stream was
         deleted.
@@ -257,7 +257,7 @@ class GroupWatermarkTracker(WatermarkTracker):
     """Owns the highest global watermark that this process knows. Workers report their watermarks with their heartbeats, not here.
 
     The fetcher of this process treats shards of other workers as finished, because the lease table makes sure that parents are read before
-    their children (E7).
+    their children.
     """
 
     def __init__(self, current: CurrentWorker) -> None:
@@ -269,7 +269,7 @@ class GroupWatermarkTracker(WatermarkTracker):
         return self.current()
 
     def current(self) -> int | None:
-        """Return the highest known global watermark. It never falls, even when a new worker joins in this process (W6)."""
+        """Return the highest known global watermark. It never falls, even when a new worker joins in this process."""
         self._highest = raised_watermark(self._highest, self._current.group_watermark)
         return self._highest
 

@@ -31,7 +31,7 @@ class LeasedShards:
     """Reads the shards whose leases this worker holds (the `ShardReaders` port).
 
     A lease has only the key of a shard, but reading also needs the shard's hash range. So a new shard waits in `unknown` until a listing
-    shows it. A shard whose stream is no longer read (S10, E10) keeps its lease, and its position is stored unchanged.
+    shows it. A shard whose stream is no longer read keeps its lease, and its position is stored unchanged.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class LeasedShards:
         return {key: self._begun[key].state for key in shards}
 
     def end_expired(self, shards: Iterable[str]) -> None:
-        """Mark shards as ended that are past retention and have nothing left to read, so that their children can begin (S2)."""
+        """Mark shards as ended that are past retention and have nothing left to read, so that their children can begin."""
         for key in shards:
             state = self._begun[key].state
             seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
@@ -99,7 +99,7 @@ class LeasedShards:
         self._shards.start_readers()
 
     async def on_streams(self) -> None:
-        """Handle a new list of streams (S10): stop the shards of removed streams, and begin those of new ones.
+        """Handle a new list of streams: stop the shards of removed streams, and begin those of new ones.
 
         An ended shard of a removed stream stays in the table until its children have leases.
         """
@@ -120,7 +120,7 @@ class LeasedShards:
         """Begin to read a shard from this state.
 
         `is_taken_over`: whether another worker has held the shard, and the shard was not idle there. A worker that was sealed (declared
-        dead) may have read further than it has stored, so this worker's first records may be late (E8).
+        dead) may have read further than it has stored, so this worker's first records may be late.
 
         Raises: the error of the sink's `assigned`. The shard then keeps its position, and nothing of it is read.
         """
@@ -173,7 +173,7 @@ class LeasedShards:
 
     @asynccontextmanager
     async def checkpoint(self, *, may_be_partial: bool = False) -> AsyncIterator[CheckpointPositions]:
-        """Flush the sink, and provide the position that each shard had before the flush (S6).
+        """Flush the sink, and provide the position that each shard had before the flush.
 
         A `CommittingSink` is not flushed. No write runs while the caller's `async with` block commits the positions with the rows.
         """
@@ -250,7 +250,7 @@ class LeasedShards:
     def _is_read(self, key: str) -> bool:
         """Return whether the shard's stream is in the list of streams and was not deleted.
 
-        A shard of another stream is not read, but keeps its lease and position (E12).
+        A shard of another stream is not read, but keeps its lease and position.
         """
         stream = stream_of(key)
         return stream in self._streams and stream not in self._deleted

@@ -69,12 +69,12 @@ class GroupObserver:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the members have been the same for two heartbeat intervals. Only then do running workers transfer shards (E6)."""
+        """Whether the members have been the same for two heartbeat intervals. Only then do running workers transfer shards."""
         return self._clock.boottime() - self._members_since > 2 * self._settings.interval
 
     @property
     def sealed_for_long(self) -> frozenset[str]:
-        """The workers that have been sealed for longer than the tracker timeout, so that they no longer hold back the watermark (E8)."""
+        """The workers that have been sealed for longer than the tracker timeout, so that they no longer hold back the watermark."""
         latest = self._clock.boottime() - self._settings.tracker_timeout
         return frozenset(worker for worker, since in self._sealed_since.items() if since < latest)
 
@@ -86,7 +86,7 @@ class GroupObserver:
     async def read_group(self) -> GroupView | None:
         """Read the group's documents.
 
-        Return None if there is no lease table, or if the read took longer than a heartbeat interval: its result is then too old (E8).
+        Return None if there is no lease table, or if the read took longer than a heartbeat interval: its result is then too old.
         """
         began = self._clock.boottime()
         if self._cache.is_older_than(0):
@@ -171,7 +171,7 @@ class GroupObserver:
     async def _read_records(self) -> tuple[float, dict[str, StoredDocument[WorkerRecord]]]:
         """Read the worker records. Return when the read was sent, and the records.
 
-        If the lease table names an owner, the owner's record must already count the shard in its watermark (E8). So the records must not be
+        If the lease table names an owner, the owner's record must already count the shard in its watermark. So the records must not be
         older than the table: the first read after a new table is consistent, and later reads never replace a record by an older one.
         """
         version, before = self._cache.version, self._records

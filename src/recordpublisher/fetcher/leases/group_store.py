@@ -288,8 +288,8 @@ class TableCache:
 
     `job`: the job of this process. It is written into a table that names no job.
 
-    Every call raises StateError if the table names another job: other processes have begun that job while this process was not in the group
-    (E10).
+    Every call raises StateError if the table names another job: other processes have begun that job while this process was not in the
+    group.
     """
 
     def __init__(self, group: GroupStore, clock: Clock, job: GroupJob | None = None) -> None:

@@ -15,18 +15,18 @@ from recordpublisher.publishers.properties.properties import Properties
 from .position_documents import SHARDS_PER_PART
 
 HANDOVER_SECONDS = 0.2
-"""Seconds between two reads of the group's documents while shards are transferred between workers (E5)."""
+"""Seconds between two reads of the group's documents while shards are transferred between workers."""
 ANNOUNCE_SECONDS = 5.0
-"""The longest time for which a worker that leaves continues to read, so that the other workers notice its announcement (seconds, E5)."""
+"""The longest time for which a worker that leaves continues to read, so that the other workers notice its announcement (seconds)."""
 LEAVING_POLL_SECONDS = 0.5
 """Seconds between two reads of the group's documents by a worker that has announced that it will leave."""
 HELD_POLL_SECONDS = 1.0
 """Seconds between two reads of the group's documents while alignment holds back a shard of the worker.
 
-Each other worker then sends a heartbeat within a second after its own watermark has changed (E8).
+Each other worker then sends a heartbeat within a second after its own watermark has changed.
 """
 RETRY_SECONDS = 0.5
-"""Seconds between two heartbeats while none is confirmed (E4)."""
+"""Seconds between two heartbeats while none is confirmed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class LeaseSettings:
     """The times of one worker in seconds, and the size of the documents with its positions.
 
     - `duration`: a worker whose heartbeat does not change for this time is sealed (declared dead).
-    - `tracker_timeout`: how long a sealed worker may hold back the watermark of the group (E8).
-    - `shards_per_part`: number of positions in one document, a part of the worker's positions (E2).
+    - `tracker_timeout`: how long a sealed worker may hold back the watermark of the group.
+    - `shards_per_part`: number of positions in one document, a part of the worker's positions.
     """
 
     duration: float = of_property(LEASE_DURATION, 1000)
@@ -47,7 +47,7 @@ class LeaseSettings:
         """Read the settings from the job's properties.
 
         A sealed worker holds back the watermark until other workers have acquired its shards. They need up to twice the lease duration, so
-        the tracker timeout must be at least that (E8).
+        the tracker timeout must be at least that.
 
         Raises: ConfigurationError if the tracker timeout is less than twice the lease duration.
         """
@@ -76,11 +76,11 @@ class LeaseSettings:
     def reserved_seconds(self) -> float:
         """How long only the worker that the plan names may acquire a free shard (seconds). After that any worker may.
 
-        If the named worker has died, it is sealed within this time, and a new plan names another worker (E6).
+        If the named worker has died, it is sealed within this time, and a new plan names another worker.
         """
         return self.duration * 2
 
     @property
     def write_seconds(self) -> float:
-        """Seconds after the sending of a heartbeat for which the process may write to its sink (E4)."""
+        """Seconds after the sending of a heartbeat for which the process may write to its sink."""
         return self.duration * 2 / 3

@@ -34,10 +34,10 @@ class LeaseTable:
     A process replaces the stored table as a whole, and only if it has read the current version.
 
     - `version`: grows by one with each replacement. `writer` and `version` together make each stored value unique.
-    - `start`: where the first shards begin. LATEST is replaced by a time (P3).
+    - `start`: where the first shards begin. LATEST is replaced by a time.
     - `is_latest`: whether `start` is a time that replaced LATEST.
-    - `drained`: the workers that a person has asked to leave (E11).
-    - `job`: what all processes of the group have in common (E10). None if only a command has written the table so far.
+    - `drained`: the workers that a person has asked to leave.
+    - `job`: what all processes of the group have in common. None if only a command has written the table so far.
     - `alone`: the worker that owns every shard, if the job runs alone. The table then has no leases: `with_alone_leases` computes them from
       that worker's positions.
     """
@@ -63,7 +63,7 @@ class LeaseTable:
         return lease is not None and (lease.owner, lease.epoch) == (worker, epoch)
 
     def can_be_read(self, shard: str) -> bool:
-        """Return whether the shard has not ended, and each of its parents has ended (S2).
+        """Return whether the shard has not ended, and each of its parents has ended.
 
         A parent that the table does not have counts as not ended, because a later listing may contain it.
         """
@@ -71,11 +71,10 @@ class LeaseTable:
         return not lease.ended and parents_ended(lease.parents, self._has_ended)
 
     def initial_state(self, shard: str) -> ShardState:
-        """Return the state with which a shard begins that no worker has read yet. A child inherits the lowest watermark of its parents
-        (W5).
+        """Return the state with which a shard begins that no worker has read yet. A child inherits the lowest watermark of its parents.
 
         The state's `seen_ms` is the latest known time at which nothing of the shard can have been lost: a time at which its parents were
-        still open, or the time that replaced LATEST if the group began at LATEST (S5).
+        still open, or the time that replaced LATEST if the group began at LATEST.
         """
         lease = self.leases[shard]
         start = self.start if lease.is_first else StartingPosition.trim_horizon()
@@ -106,7 +105,7 @@ class LeaseTable:
         """Return the next version of the table, with all of these changes.
 
         - `taken`: shards that the writer acquires, with the epoch of each.
-        - `ended`: shards that ended. Their children are added without an owner (E7).
+        - `ended`: shards that ended. Their children are added without an owner.
         - `found`: listed shards that the table does not have.
         - `expired`: shards past retention. Their children no longer wait for them, and the lease of such a shard is removed if it has ended
           and no child of it is known.
@@ -155,7 +154,7 @@ class LeaseTable:
         """Return the table of a job that runs alone, completed with a lease for each shard in the positions of its worker.
 
         - `states`: the states in the positions of that worker, by `Shard.key`.
-        - `pinned_ms`: the time that replaced LATEST, if the job began at LATEST (P3).
+        - `pinned_ms`: the time that replaced LATEST, if the job began at LATEST.
         """
         if self.alone is None:
             return self
@@ -367,7 +366,7 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     The lease table contains it, so that two jobs never share shards by mistake.
 
     - `sink`: the destination without secrets (`Sink.destination`).
-    - `streams`: names of the streams, sorted; None if the list may change while the job runs (S10).
+    - `streams`: names of the streams, sorted; None if the list may change while the job runs.
     - `keeps_positions`: whether the positions are stored in the sink with its rows, and not in the group's store.
     - `name`: `flink.job.name`, or None if it is not set. None is compatible with every name.
     """

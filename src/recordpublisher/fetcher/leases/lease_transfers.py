@@ -196,7 +196,7 @@ class LeaseTaker:
         """Write the lease table. If another worker was faster, write again on the version of that worker, without leases changed there.
 
         Each further attempt begins with a heartbeat, which fails if this worker was sealed. A sealed worker must not write: its documents
-        may be deleted by now, and the table would name it (E12).
+        may be deleted by now, and the table would name it.
 
         - `before`: the table for which the positions were prepared.
         - `ended`: the shards that were found ended, whose end is written.
@@ -221,7 +221,7 @@ class LeaseTaker:
     async def _prepare(self, view: GroupView, shards: Collection[str]) -> Mapping[str, ShardEnd] | None:
         """Keep the positions of the shards to acquire, so that the next commit stores them.
 
-        Shards that were read to their end are not acquired. Return the end of each of them (E7).
+        Shards that were read to their end are not acquired. Return the end of each of them.
 
         Return None if the table has changed during the call.
         """

@@ -21,7 +21,7 @@ class OwnedLeases:
     """Keeps the epoch of each lease of this worker, the shards that it has stopped reading, and the positions that it must store.
 
     A worker *prepares* a shard before it acquires the shard: it stores the shard's position among its own. It may release a shard and at
-    the same time prepare it again, so positions are kept by shard and epoch (E5).
+    the same time prepare it again, so positions are kept by shard and epoch.
     """
 
     def __init__(self, worker: str) -> None:
@@ -161,7 +161,7 @@ class OwnedLeases:
             self._sent_at[PositionKey(shard, epoch)] = version
 
     def apply(self, table: LeaseTable) -> LeaseChanges:
-        """Adopt the leases in the table, even if answers to earlier writes differ from it (E9). Return what changes for this worker.
+        """Adopt the leases in the table, even if answers to earlier writes differ from it. Return what changes for this worker.
 
         Raises: ImpossibleStateError if the table gives this worker a shard that it has not prepared.
         """

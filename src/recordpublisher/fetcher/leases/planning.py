@@ -116,17 +116,17 @@ class GroupView:
 
     @property
     def max_watermark(self) -> int | None:
-        """The highest watermark of any shard, as workers that are not sealed have stated it (W12)."""
+        """The highest watermark of any shard, as workers that are not sealed have stated it."""
         return latest(*(record.max_watermark for record in self.records.values() if not record.is_sealed))
 
     @property
     def has_handover(self) -> bool:
-        """Whether a shard is being transferred between workers, which then read the group's documents more often (E5)."""
+        """Whether a shard is being transferred between workers, which then read the group's documents more often."""
         unsealed = (record for record in self.records.values() if not record.is_sealed)
         return any(record.released or record.is_leaving for record in unsealed)
 
     def has_held_besides(self, worker: str) -> bool:
-        """Return whether alignment holds back a shard of another worker (E8)."""
+        """Return whether alignment holds back a shard of another worker."""
         return any(record.is_held and not record.is_sealed for name, record in self.records.items() if name != worker)
 
     def is_free(self, shard: str) -> bool:
@@ -177,7 +177,7 @@ class GroupView:
         return {shard for shard in shards if plan.get(shard, worker) != worker}
 
     def withheld(self, plan: Mapping[str, str], reporter: str) -> dict[str, list[str]]:
-        """Return for each worker the shards that it should have released and has not, although it sends heartbeats (E5).
+        """Return for each worker the shards that it should have released and has not, although it sends heartbeats.
 
         These are shards that another worker should have according to the plan, and all shards of a worker that is leaving or was asked to
         leave. Each shard is reported by one worker only; the result has the shards that `reporter` has to report.

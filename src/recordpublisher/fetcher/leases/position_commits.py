@@ -34,7 +34,7 @@ class PositionCommits:
         self._has_ended = True
 
     async def take_checkpoint(self, *, may_be_partial: bool) -> None:
-        """Flush the sink, then store how far each shard was emitted (S6) or, if `may_be_partial`, how far the sink has finished it.
+        """Flush the sink, then store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it.
 
         Raises: FencedError if the worker was replaced or has ended, even while the sink was flushed; StateError if the positions cannot be
         stored.
@@ -57,7 +57,7 @@ class PositionCommits:
                 self._owned.on_published(positions)
 
     async def store_prepared(self) -> None:
-        """Store the positions of prepared shards in addition to the positions that are already stored (E5).
+        """Store the positions of prepared shards in addition to the positions that are already stored.
 
         Raises: FencedError if the worker was replaced or has ended; StateError if the positions cannot be stored.
         """

@@ -81,7 +81,7 @@ class PositionKey(NamedTuple):
     """The key of a position: a shard (`Shard.key`), and the epoch of the lease under which it is read.
 
     A worker may have two positions of the same shard: one under the lease that it has released, and one that it has stored in advance, to
-    acquire the shard again (E5).
+    acquire the shard again.
     """
 
     shard: str
@@ -90,9 +90,9 @@ class PositionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """How far a shard was emitted (written to the sink). If it has ended, `children` has the parents of each of its children (E7).
+    """How far a shard was emitted (written to the sink). If it has ended, `children` has the parents of each of its children.
 
-    `is_idle` is stored because the next reader of the shard needs it (E8).
+    `is_idle` is stored because the next reader of the shard needs it.
     """
 
     state: ShardState
@@ -120,7 +120,7 @@ The time changes with each read of a shard at rest, but it is only compared with
 
 
 def is_stored(positions: Positions, stored: Positions) -> bool:
-    """Return whether a write can be left out, because the stored positions differ at most in the times of reads at the tip (E2)."""
+    """Return whether a write can be left out, because the stored positions differ at most in the times of reads at the tip."""
     if positions == stored:
         return True
     return positions.keys() == stored.keys() and all(

@@ -27,7 +27,7 @@ class PositionStore(ABC):
     """Stores the positions of this worker, and reads those of other workers.
 
     Positions are in parts: documents with the positions of some of a worker's shards (`PositionPart`). Every write is conditional: it fails
-    if the worker was sealed (declared dead) or deleted (E1). A sealed part is not written again, except when a commit that cannot be
+    if the worker was sealed (declared dead) or deleted. A sealed part is not written again, except when a commit that cannot be
     published is undone.
 
     - `pinned_ms`, `taken_ms`: values that the next write stores in the part of a worker that runs alone (see `PositionPart`).
@@ -102,7 +102,7 @@ class PositionStore(ABC):
 
 
 class PartPositionStore(PositionStore):
-    """Stores positions in the group's store, in parts of a few shards each (E2). Only parts that changed are written.
+    """Stores positions in the group's store, in parts of a few shards each. Only parts that changed are written.
 
     `name_parts`: writes the worker's record, which states the number of parts.
     """
@@ -123,7 +123,7 @@ class PartPositionStore(PositionStore):
         return sum(part.stored is not None for part in self._parts)
 
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
-        """Write each part that changed. A new part is created before the worker's record names it (E3)."""
+        """Write each part that changed. A new part is created before the worker's record names it."""
         self._place(positions)
         is_written = False
         for part in self._parts:
@@ -214,12 +214,12 @@ class ShardReaders(Protocol):
         """
 
     async def stop(self, shards: Collection[str]) -> None:
-        """Stop reading these shards, drop their records that were not written yet, and wait for the write in progress (E5)."""
+        """Stop reading these shards, drop their records that were not written yet, and wait for the write in progress."""
 
     def drop(self, shards: Mapping[str, RevocationReason]) -> None:
         """Forget these shards, for these reasons, because the lease table no longer gives them to this worker.
 
-        Their records that are not committed are dropped (E1).
+        Their records that are not committed are dropped.
         """
 
     def has_unfinished(self, shards: Collection[str]) -> bool:
@@ -229,7 +229,7 @@ class ShardReaders(Protocol):
         """Forget every shard, because the worker was replaced or has failed."""
 
     def checkpoint(self, *, may_be_partial: bool = False) -> AbstractAsyncContextManager[CheckpointPositions]:
-        """Flush the sink, and provide for each shard the position up to which everything is flushed (S6).
+        """Flush the sink, and provide for each shard the position up to which everything is flushed.
 
         Shards that were begun and not dropped are included. With `may_be_partial` the sink need not finish everything, so a position may be
         an older one of the same lease.
@@ -238,7 +238,7 @@ class ShardReaders(Protocol):
         """
 
     def watermarks(self) -> Mapping[str, ShardWatermark]:
-        """Return the watermark with which each shard counts for the group (W1), for shards that were begun and not dropped.
+        """Return the watermark with which each shard counts for the group, for shards that were begun and not dropped.
 
         It is the watermark of the shard's next queued record, or else of its last one.
         """

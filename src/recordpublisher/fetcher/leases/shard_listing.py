@@ -20,9 +20,9 @@ from .lease_table import Lease, LeaseTable, ShardEnd
 class ShardListing:
     """Lists the shards of all streams, at most once in `interval` seconds, and finds out what that changes in the lease table.
 
-    The leases of streams that are not listed keep their owners and positions, because a listing shows nothing about them (E12).
+    The leases of streams that are not listed keep their owners and positions, because a listing shows nothing about them.
 
-    - `start`: where the group begins. LATEST was replaced by a time (P3).
+    - `start`: where the group begins. LATEST was replaced by a time.
     - `is_latest`: whether `start` is a time that replaced LATEST.
     - `deleted`: the streams that this process has found deleted.
     - `not_found`: the streams that the last listing did not find.
@@ -63,7 +63,7 @@ class ShardListing:
     async def with_children(self, ends: Mapping[str, ShardEnd]) -> Mapping[str, ShardEnd]:
         """Return `ends`, with the listed children of each shard whose end names no children.
 
-        If the table has the children when their parent ends, the watermark cannot pass their records (W5).
+        If the table has the children when their parent ends, the watermark cannot pass their records.
         """
         if not (unnamed := [shard for shard, end in ends.items() if not end.children]):
             return ends
@@ -102,7 +102,7 @@ class ShardListing:
         return ListedChanges(found, unknown | gone, children, self._of_deleted_streams(table))
 
     def _seen_now(self, lease: Lease) -> Lease:
-        """Return the lease with the current time as `seen_ms`, if nothing else shows when the shard began (S5).
+        """Return the lease with the current time as `seen_ms`, if nothing else shows when the shard began.
 
         Nothing shows it if the shard appeared after the first listing, and the table no longer has its parents.
         """
@@ -144,7 +144,7 @@ def _unknown_leases(
 
     - `expired`: parents that are past retention.
     - `gone`: ended shards whose children are past retention and were never read. A new shard of their stream with an expired parent gets
-      their latest `seen_ms`, so that the gap is noticed (S5).
+      their latest `seen_ms`, so that the gap is noticed.
     """
     seen: dict[str, int | None] = {}
     for key in gone:

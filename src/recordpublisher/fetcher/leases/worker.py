@@ -46,7 +46,7 @@ class Worker:
     - `on_drain`: called when a person has asked this worker to leave. Without `on_drain` the worker leaves.
     - `on_sink_error`: called with an error of the sink while shards are acquired or released. The worker stays in the group until `leave`,
       which may then store what the sink has finished. Without `on_sink_error`, `run` raises the error.
-    - `job`: the job of this process. None is compatible with every job (E10).
+    - `job`: the job of this process. None is compatible with every job.
     - `is_first`: whether this is the first worker of its process. Only the first one may replace a worker that runs alone.
     - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
     """
@@ -106,11 +106,11 @@ class Worker:
         self._upkeep = GroupUpkeep(name, group, self._cache, self._positions, listing)
         self._watermark = WorkerWatermark(2 * settings.interval)
         self.group_watermark: int | None = None
-        """The highest watermark of the group that this worker knows (E8)."""
+        """The highest watermark of the group that this worker knows."""
         self.waits_for_others = False
         """Whether the watermark of the group was below that of this worker, at the last read of its documents."""
         self.group_maximum: int | None = None
-        """The highest watermark of any shard of the group, at the last read of its documents (W12)."""
+        """The highest watermark of any shard of the group, at the last read of its documents."""
         self._giver = LeaseGiver(
             self._owned,
             readers,
@@ -191,11 +191,11 @@ class Worker:
         return sorted(owners) if owners <= self._observer.maybe_killed - {self.name} else []
 
     def leave(self) -> None:
-        """Store all positions, then let `run` return. Other workers acquire the shards without waiting for a lease to expire (E5)."""
+        """Store all positions, then let `run` return. Other workers acquire the shards without waiting for a lease to expire."""
         self._giver.leave()
 
     def end(self) -> None:
-        """End this worker: it stores no further positions, and the sink drops records whose positions were not stored (E1).
+        """End this worker: it stores no further positions, and the sink drops records whose positions were not stored.
 
         Both happen in one step. If the records were dropped first, a checkpoint in progress could store their positions without their rows.
         """
@@ -277,7 +277,7 @@ class Worker:
                 return
 
     def _has_news(self) -> bool:
-        """Return whether to send the next heartbeat at once, because alignment holds back a shard of the group (E8).
+        """Return whether to send the next heartbeat at once, because alignment holds back a shard of the group.
 
         There are two cases:
 
@@ -441,7 +441,7 @@ class Worker:
                 self._on_drain()
 
     async def _end_shards(self) -> bool:
-        """Write into the table which shards have ended, and add their children (E7). Return whether any shard had ended."""
+        """Write into the table which shards have ended, and add their children. Return whether any shard had ended."""
         table, ended = self._cache.table, self._owned.ends
         if table is None or not ended:
             return False

@@ -34,16 +34,16 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     - `released`: the epoch of each shard that the worker has released. The shard's last position is stored.
     - `watermark`: the lowest watermark of its shards; None if one of them had no record yet.
     - `is_active`: whether at least one of its shards counts for the watermark.
-    - `max_watermark`: the highest watermark of its shards (W12).
-    - `group_watermark`: the highest watermark of the group that the worker knows (E8).
+    - `max_watermark`: the highest watermark of its shards.
+    - `group_watermark`: the highest watermark of the group that the worker knows.
     - `loads`: the load level of each shard (`planning.py`); a missing shard has the lowest level.
     - `checkpoint_ms`: when the worker stored its last checkpoint, by its clock (epoch ms). Only shown to people.
-    - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat (E4).
+    - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat.
     - `is_alone`: whether the worker runs alone. Such a worker sends no heartbeats, and its leases have no deadline.
     - `host`, `pid`: where the worker's process runs. Only shown to people.
     - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms). Only shown to people.
     - `is_held`: whether alignment holds back a shard of the worker, or has lately done so. If so, other workers send a heartbeat within a
-      second after their watermark has changed (E8).
+      second after their watermark has changed.
     - `replaced_ms`: when this worker, which runs alone, replaced another one that may have been running, by its clock (epoch ms). None if
       it replaced no such worker.
     """
@@ -78,7 +78,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
         return document_format.number_of(shard, self.loads) or 0
 
     def to_bytes(self) -> bytes:
-        """Return the record as JSON, without defaults: at most 1 KB for a worker at rest (E2)."""
+        """Return the record as JSON, without defaults: at most 1 KB for a worker at rest."""
         return msgspec.json.encode(self)
 
     @classmethod

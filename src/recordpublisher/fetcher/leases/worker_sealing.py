@@ -94,7 +94,7 @@ async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clo
 
 
 class LiveWorkerError(Exception):
-    """A worker sends heartbeats, so the group is running (E10). `worker`: the name of that worker."""
+    """A worker sends heartbeats, so the group is running. `worker`: the name of that worker."""
 
     def __init__(self, worker: str) -> None:
         super().__init__(worker)

@@ -162,7 +162,7 @@ class StatusLogger:
         )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Start to measure slow alignment (W12) again if it is not slow now.
+        """Start to measure slow alignment again if it is not slow now.
 
         It is not slow if no shard is held back (`held` is 0), or if a shard other than the one with the lowest watermark has written a
         record.

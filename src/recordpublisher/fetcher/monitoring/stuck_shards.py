@@ -160,7 +160,7 @@ class LineageProgress:
     def of(self, shard: Shard) -> object:
         """Return a value that changes when a record of the shard, or of an ancestor for which it waits, is emitted.
 
-        So a child counts as making progress while its parent is read (S2).
+        So a child counts as making progress while its parent is read.
         """
         own = self._states.get(shard.key)
         progress = None if own is None else (own.position, own.continuation, own.ended)
@@ -234,7 +234,7 @@ def _reason(entry: ShardEntry, blocked: ReadBlock | None, alignment_waits_for: s
 
 
 class WithheldShards:
-    """Raises an alarm if a worker sends heartbeats but does not release shards that other workers should read (E5).
+    """Raises an alarm if a worker sends heartbeats but does not release shards that other workers should read.
 
     It measures for how long each worker has withheld the same shards. When a worker releases one of them, its time starts from zero.
     """

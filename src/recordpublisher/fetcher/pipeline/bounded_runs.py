@@ -109,7 +109,7 @@ class TerminationCondition:
     """Decides whether a run has reached its bounds. Counts what the run has emitted, and keeps which shards have reached their bounds.
 
     `has_leases`: whether the worker acquires leases. If so, a run has no shards at first, and a shard's children may be added long after
-    its end (E7).
+    its end.
     """
 
     def __init__(self, bounds: Bounds, *, has_leases: bool = False) -> None:
@@ -176,7 +176,7 @@ class TerminationCondition:
         """Return whether the bounds of the run let watermarks wait for the shard. Whether the shard is idle is decided elsewhere.
 
         Watermarks do not wait for records that a bounded run will not read. In a run without bounds every shard holds them, even a silent
-        one (W2).
+        one.
         """
         if self._is_over:
             # A shard without a record up to its tip, or up to the event-time bound, does not hold the watermark back; a shard that was not
@@ -234,7 +234,7 @@ class TerminationCondition:
         """Return whether this run has read everything that it reads of a shard.
 
         That is everything up to the end of the run in this shard (`Bounds.ends`) or, with `stop_at_tip`, up to one read at the tip. A shard
-        that was listed as closed is read to its own end, because its children wait for that (S2).
+        that was listed as closed is read to its own end, because its children wait for that.
         """
         has_reached_tip = self._bounds.stop_at_tip and entry.reading.has_seen_tip and not entry.shard.closed
         return has_reached_tip or entry.reading.first_past_run_end is not None

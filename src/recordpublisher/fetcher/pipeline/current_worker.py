@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class CurrentWorker:
     """Holds the worker that this process is in its group now, or was last.
 
-    A process that other processes have replaced joins its group again as a new worker, with a new name (E1). `GroupMembership` sets the
+    A process that other processes have replaced joins its group again as a new worker, with a new name. `GroupMembership` sets the
     worker, and other classes only read it.
     """
 

@@ -38,7 +38,7 @@ class Emitter:
     Only the emitter and checkpoints call the sink. They take turns, so that calls never overlap. The emitter is stopped and never
     cancelled, so that no write is cut off.
 
-    `may_write_now` is asked before each write, because a worker that others may replace needs a permission (E4).
+    `may_write_now` is asked before each write, because a worker that others may replace needs a permission.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Emitter:
         self._wake.set()
 
     def on_heartbeat(self) -> None:
-        """Update the global watermark, even while no record is emitted (W7), and let the emitter pass it to the sink."""
+        """Update the global watermark, even while no record is emitted, and let the emitter pass it to the sink."""
         self._alignment.report()
         self._wake.set()
 
@@ -207,8 +207,8 @@ class Emitter:
         There are three cases:
 
         1. The batch has no records: only the position moves.
-        2. The batch was written: the position moves in the same step (S1), before another task can call the sink.
-        3. The shard was removed while the batch waited or was written: the position does not move, and the batch's memory is freed (P6).
+        2. The batch was written: the position moves in the same step, before another task can call the sink.
+        3. The shard was removed while the batch waited or was written: the position does not move, and the batch's memory is freed.
         """
         batch, freed = entry.take(count)
         try:
@@ -225,7 +225,7 @@ class Emitter:
             self._intake.on_emitted(entry, freed)
 
     async def _may_write(self, entry: ShardEntry, *, was_begun: bool = False) -> bool:
-        """Wait until this process may write (E4). Return False if the run stops, or if this process no longer reads the shard.
+        """Wait until this process may write. Return False if the run stops, or if this process no longer reads the shard.
 
         `was_begun`: whether the write has begun already. If so, the wait continues when the shard is no longer read, until it is removed.
         """
@@ -291,7 +291,7 @@ class Emitter:
         return True
 
     async def _yield_to_readers(self) -> None:
-        """Let the readers run, even if the sink never waits (F1).
+        """Let the readers run, even if the sink never waits.
 
         The emitter's next turn is as long as this turn of the readers. If it were shorter, many readers would fill the queues faster than
         the emitter empties them.

@@ -167,7 +167,7 @@ class ReadBlock(Enum):
 
 
 LIMITS_OF_THE_SHARD = (ReadBlock.ALIGNMENT, ReadBlock.FULL_QUEUE)
-"""Reasons for a wait that ends only when the shard has emitted records, however much memory is free (P6)."""
+"""Reasons for a wait that ends only when the shard has emitted records, however much memory is free."""
 
 
 def why_blocked(entry: ShardEntry, limits: BudgetLimits) -> ReadBlock | None:

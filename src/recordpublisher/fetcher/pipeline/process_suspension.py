@@ -15,7 +15,7 @@ class SuspensionDetector:
     """Measures the time in which this process should have run and did not (lost time), from the lateness of a timer in the event loop.
 
     With a CPU quota, for example 10 ms in 100, there is no long gap, but every tick is late. That time is lost too, and does not count as
-    time in which a shard was observed (W3).
+    time in which a shard was observed.
 
     The monotonic clock counts the sleep of a machine, but not the pause of a virtual machine, which only the wall clock shows. A user who
     sets the wall clock ahead causes the same gap, which costs at most one read of each silent shard.
@@ -26,7 +26,7 @@ class SuspensionDetector:
         self._on_resume = on_resume
         self._lost = self._ran = 0.0
         self.lag_ms = 0
-        """How late the last tick was (ms, A1)."""
+        """How late the last tick was (ms)."""
         self.reset()
 
     @property

@@ -48,7 +48,7 @@ class RetentionGaps:
         self._first_start_ms: int | None = None
 
     def pin(self, pinned_ms: int | None, ago_ms: int) -> None:
-        """Set the time that replaced LATEST or a start at an age, if the job was started in this way (P3).
+        """Set the time that replaced LATEST or a start at an age, if the job was started in this way.
 
         - `pinned_ms`: that time (epoch ms), or None.
         - `ago_ms`: the age (ms), or 0 for LATEST. The job was first started this long after `pinned_ms`. Records that had expired before
@@ -61,7 +61,7 @@ class RetentionGaps:
         """Prepare the checks for a new reader of a shard. Decide the time from which on no record may have expired.
 
         For a shard that was never read, it is the last time at which its parents were known to be open (not the time at which their end
-        was read, which may be much later). For a start that replaced LATEST it is the job's first start (P3). If the time is unknown, the
+        was read, which may be much later). For a start that replaced LATEST it is the job's first start. If the time is unknown, the
         first read is always checked.
         """
         entry.start_after_parents(parents)
@@ -219,14 +219,13 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
 
     - `at_tip`: whether the last response was at the tip, and all records were emitted.
     - `tip_seen_ms`: when the first and the last response at the tip arrived.
-    - `past_event_time`: whether the next record is above the bound `until_event_time`. `next_watermark` is the watermark of that record
-      (W1).
-    - `silent_ms`: how long the shard had no records during the read (W3).
+    - `past_event_time`: whether the next record is above the bound `until_event_time`. `next_watermark` is the watermark of that record.
+    - `silent_ms`: how long the shard had no records during the read.
     - `behind_ms`: MillisBehindLatest of the last response; None without a response, or if the service does not report it.
     - `children`: the children that the shard named at its end.
     - `failure`: the error of the last call, if the read ended while this call was being retried.
     - `taken_over`, `refused`: number of subscriptions that another caller took over, and of calls that were refused because the registered
-      consumer is in use (F10).
+      consumer is in use.
     - `skipped`: number of records that could not be used and were left out.
     """
 
@@ -272,7 +271,7 @@ class Silence(msgspec.Struct, frozen=True):
     tip_ms: int | None = None
 
     def after(self, seen: ShardObservation, records: int) -> Silence:
-        """Return the silence after one more read (W3).
+        """Return the silence after one more read.
 
         The time between two reads at the tip counts as silence, because the later read starts where the earlier one ended and found
         nothing. Within a read, only the silence that `IdlenessTimer` has observed counts: a response may show the shard as it was some

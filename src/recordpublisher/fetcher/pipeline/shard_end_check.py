@@ -35,7 +35,7 @@ class ShardEndCheck:
     """Checks whether a shard has really ended. Keeps the last listing of each stream, so that shards that end together share it.
 
     A shard that is stored as ended is never read again. So if a publisher ends a shard and names no children, the listing of its source
-    must confirm the end. Shards of Kinesis are not checked, because the service names the children with the end (R4, F2).
+    must confirm the end. Shards of Kinesis are not checked, because the service names the children with the end.
     """
 
     def __init__(self, factory: RecordPublisherFactory, clock: Clock) -> None:

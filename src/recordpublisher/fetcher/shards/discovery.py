@@ -34,7 +34,7 @@ ListingHandler = Callable[[str, list[Shard]], Awaitable[None]]
 class ShardDiscovery:
     """Lists the shards of the job's streams. Keeps which streams are read, and which of them are known to be deleted.
 
-    `streams` is a `StreamList`, which may change while the job runs (S10), or a sequence of names, which stay the same.
+    `streams` is a `StreamList`, which may change while the job runs, or a sequence of names, which stay the same.
     """
 
     def __init__(self, lister: ShardLister, streams: Sequence[str], interval_ms: int) -> None:
@@ -92,7 +92,7 @@ class ShardDiscovery:
         return self.streams.is_fixed and bool(self.streams) and len(self.deleted) == len(self.streams)
 
     async def run(self, on_listing: ListingHandler, on_closed: Callable[[str], Awaitable[None]]) -> None:
-        """List periodically. Return when no stream is left. A failed listing does not end the job (S3), but a fault of a plugin does.
+        """List periodically. Return when no stream is left. A failed listing does not end the job, but a fault of a plugin does.
 
         - `on_listing`: called with a stream and its shards.
         - `on_closed`: called with each stream of a fixed list that is not read, because it was deleted. Streams of a list that may change
@@ -261,13 +261,13 @@ class OwnedShards:
         self._unlisted_states: dict[str, ShardState] = {}
         """The restored states of shards that the first listing lacked."""
         self._kept_states: dict[str, ShardState] = {}
-        """The states of this worker's shards whose stream is no longer read (S10)."""
+        """The states of this worker's shards whose stream is no longer read."""
         self._is_ours = is_ours
         self._clock = clock
 
     @property
     def kept_states(self) -> dict[str, ShardState]:
-        """The states of shards that are not read now. Every snapshot contains them, because the shards may be read later (S5, S10)."""
+        """The states of shards that are not read now. Every snapshot contains them, because the shards may be read later."""
         unlisted = self._unlisted_states.items()
         return {**{key: state for key, state in unlisted if not self._missing.is_expired(key)}, **self._kept_states}
 
@@ -293,7 +293,7 @@ class OwnedShards:
             self._add_if_ours(shard, states[shard.key])
 
     def add_new(self, shards: Iterable[Shard]) -> None:
-        """Add shards that were found while the job runs. They are read from TRIM_HORIZON (S3), unless they have restored state."""
+        """Add shards that were found while the job runs. They are read from TRIM_HORIZON, unless they have restored state."""
         fresh = ShardState(StartingPosition.trim_horizon())
         for shard in self._table.add_listed(shards):
             self._add_if_ours(shard, self._unlisted_states.pop(shard.key, fresh))
@@ -324,7 +324,7 @@ class OwnedShards:
             self._kept_states.pop(key, None)
 
     async def apply_listing(self, stream: str, listed: list[Shard]) -> None:
-        """Apply a complete listing of a stream: add new shards, and remove shards that are past retention (S5)."""
+        """Apply a complete listing of a stream: add new shards, and remove shards that are past retention."""
         self.add_new(listed)
         # Restored shards that are past retention are missing in every listing. They must stay known as such, or snapshots would keep their
         # states for ever.

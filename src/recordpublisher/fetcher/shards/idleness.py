@@ -58,17 +58,17 @@ class IdlenessTimer:
         self._last_read, self._lost_at_last_read = now, lost
 
     def on_record(self) -> None:
-        """Measure again from zero, because a record arrived or a read was behind the tip (W4)."""
+        """Measure again from zero, because a record arrived or a read was behind the tip."""
         self._observed = 0.0
         self._since_suspension = MIN_SECONDS_AFTER_SUSPENSION
         self._last_read = None
 
     def on_interruption(self) -> None:
-        """Do not count the time until the next read as silence, because reads have failed or were delayed (W3)."""
+        """Do not count the time until the next read as silence, because reads have failed or were delayed."""
         self._last_read = None
 
     def on_suspension(self) -> None:
-        """Let the shard count as idle only after it was read again, because the process was suspended (W3). The silence so far is kept."""
+        """Let the shard count as idle only after it was read again, because the process was suspended. The silence so far is kept."""
         self._last_read = None
         self._since_suspension = 0.0
 
@@ -76,8 +76,8 @@ class IdlenessTimer:
 class WatermarkStatus:
     """Keeps reasons why watermarks do not wait for a shard that is open, or wait for a shard that has ended.
 
-    - `is_straggler`: whether the shard is so far behind that watermarks do not wait for it (W12).
-    - `awaits_children`: whether the shard has ended, and a child has no reader yet (W5).
+    - `is_straggler`: whether the shard is so far behind that watermarks do not wait for it.
+    - `awaits_children`: whether the shard has ended, and a child has no reader yet.
     - `held_since`: since when alignment has been holding the shard back (monotonic seconds), or None.
     - `held_seconds`: the total time for which alignment held the shard back before that.
     """

@@ -11,7 +11,7 @@ def parent_keys(shard: Shard) -> list[str]:
 
 
 def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bool:
-    """Return whether a shard with these parents (`Shard.key`) may start (S2).
+    """Return whether a shard with these parents (`Shard.key`) may start.
 
     A shard may start when the last record of each parent was emitted. So all ancestors of a started shard were read to their ends
     (`finished_ancestors`).
@@ -28,7 +28,7 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
 def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
     """Return `Shard.key` of every ancestor of the shards in `begun`, which were read before.
 
-    These ancestors were read to their ends, because a shard waits for its parents (S2).
+    These ancestors were read to their ends, because a shard waits for its parents.
 
     The parents of an ancestor that is not in `listed` are not known. Its own ancestors are found by number and hash range among the shards
     that are read from an archive (`Shard.is_unlisted`).

@@ -101,7 +101,7 @@ class ShardReadState:
         self.is_abandoned = True
 
     def reset(self) -> None:
-        """Reset what counts for one run, because the run is over. The time until the next read does not count as silence (W3)."""
+        """Reset what counts for one run, because the run is over. The time until the next read does not count as silence."""
         self.is_finished = False
         self.idleness.on_interruption()
 
@@ -114,7 +114,7 @@ class ShardReadState:
         return self.queue.clear()
 
     def on_suspension(self) -> bool:
-        """Make the shard count as not idle until it was read again, because the process was suspended (W3). Return whether it was idle."""
+        """Make the shard count as not idle until it was read again, because the process was suspended. Return whether it was idle."""
         self.idleness.on_suspension()
         was_idle, self.is_idle = self.is_idle, False
         return was_idle
@@ -136,7 +136,7 @@ class ReadMoment(msgspec.Struct, frozen=True):
 
 
 class ReadReservation:
-    """The memory that is reserved for a shard's next read (P6). Only MemoryBudget and PendingReads change it.
+    """The memory that is reserved for a shard's next read. Only MemoryBudget and PendingReads change it.
 
     - `bytes`: the bytes reserved for the read.
     - `expected_bytes`: the expected size of the read, from the reads before; None before the first read.
@@ -177,7 +177,7 @@ class ReadReservation:
 
 
 class ReadProgress:
-    """How far a shard was read, which may be further than it was emitted (S5). Only RetentionGaps changes it.
+    """How far a shard was read, which may be further than it was emitted. Only RetentionGaps changes it.
 
     - `position`: the last record read, or None for the shard's beginning.
     - `seen_ms`: the arrival of that record, or the time of the last read at the tip, whichever is later (epoch ms); None if nothing was
@@ -283,7 +283,7 @@ class ShardQueue:
     def unhandled(self) -> int:
         """Number of queued records and dead letters.
 
-        Empty batches do not count, because the queue never has more than two of them in a row (P6).
+        Empty batches do not count, because the queue never has more than two of them in a row.
         """
         return self.records + self.dead_letters
 
@@ -316,7 +316,7 @@ class ShardQueue:
     def push(self, batch: RecordBatch) -> int:
         """Add a batch at the end. Return the bytes freed.
 
-        If two batches in a row have no records, the first one is dropped, so that such batches cannot pile up while a sink stalls (P6). The
+        If two batches in a row have no records, the first one is dropped, so that such batches cannot pile up while a sink stalls. The
         second batch takes over the skipped records of the first. A batch with dead letters is kept.
         """
         freed = 0
@@ -364,7 +364,7 @@ class ShardQueue:
 def _is_replaced(queued: RecordBatch, batch: RecordBatch) -> bool:
     """Return whether a batch without records replaces the one that was queued before it.
 
-    The continuation of a batch does not show how far the shard was read (F6). So a batch with a continuation does not replace a batch with
+    The continuation of a batch does not show how far the shard was read. So a batch with a continuation does not replace a batch with
     skipped records, whose position shows that the skipped records need not be read again.
     """
     position = batch.read_position
@@ -373,7 +373,7 @@ def _is_replaced(queued: RecordBatch, batch: RecordBatch) -> bool:
 
 
 def _added(first: tuple[SkippedRecords, ...], second: tuple[SkippedRecords, ...]) -> tuple[SkippedRecords, ...]:
-    """Return the skipped records of two batches without other records, added up in one entry, so that memory stays bounded (P6)."""
+    """Return the skipped records of two batches without other records, added up in one entry, so that memory stays bounded."""
     if not first or not second:
         return first or second
     return (SkippedRecords(0, first[0].count + second[0].count, first[0].sequence_number),)

@@ -157,7 +157,7 @@ def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
 
 
 def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) -> int | None:
-    """Return the time left (ms) until a record after this state may be past retention (S5), or None if unknown or the shard has ended.
+    """Return the time left (ms) until a record after this state may be past retention, or None if unknown or the shard has ended.
 
     It counts from the latest of these: the arrival of the last record, the last read at the tip, and the time until which the parents of an
     unread child were open. If none is known and the shard starts at a time, it counts from that time.

@@ -25,7 +25,7 @@ from .shard_state import ShardState
 class ShardStage(Enum):
     """The stages of a shard in a worker, in this order. Only DRAINING may return to READING, if records that were read are dropped.
 
-    - WAITING: the shard waits until its parents were read to their ends and emitted (S2).
+    - WAITING: the shard waits until its parents were read to their ends and emitted.
     - READING: a publisher reads the shard.
     - DRAINING: the shard was read to its end, and records are still queued.
     - ENDED: the shard's last record was emitted.
@@ -53,7 +53,7 @@ class ShardListener:
         """Called when a batch of a shard was emitted (written to the sink); `on_changed` follows."""
 
     def on_ended(self, entry: ShardEntry) -> None:
-        """Called when the last record of a shard was emitted (S2)."""
+        """Called when the last record of a shard was emitted."""
 
     def on_removed(self, key: str) -> None:
         """Called when a shard left the table."""
@@ -63,7 +63,7 @@ NO_LISTENER = ShardListener()
 
 
 class ShardEntry:
-    """One shard that a worker reads. It makes sure that records are read, emitted and ended in order (S1, S2), and notifies the listener
+    """One shard that a worker reads. It makes sure that records are read, emitted and ended in order, and notifies the listener
     of each change.
 
     The docstring of each command names its only caller. Any code may read the parts (`reading`, `emission`, `status`, `reservation`,
@@ -98,7 +98,7 @@ class ShardEntry:
     def start_reading(self, inherited_watermark: int | None = None) -> None:
         """Mark the shard as being read. Called by ReadTasks.
 
-        `inherited_watermark`: the lowest watermark of the shard's parents. A shard that has waited for them begins at it (W5).
+        `inherited_watermark`: the lowest watermark of the shard's parents. A shard that has waited for them begins at it.
         """
         self._check(self.stage in (ShardStage.WAITING, ShardStage.READING), "is read again")
         self.emission.start_at(inherited_watermark)
@@ -106,7 +106,7 @@ class ShardEntry:
         self._listener.on_changed(self)
 
     def start_after_parents(self, parents: Iterable[ShardEntry]) -> None:
-        """Set the time at which an unread shard begins (S5): until then its parents were open, so all of its records are younger."""
+        """Set the time at which an unread shard begins: until then its parents were open, so all of its records are younger."""
         if self.state.position is None and self.state.seen_ms is None:
             self.emission.start_after_parents(
                 latest(*(latest(each.progress.open_ms, each.state.seen_ms) for each in parents))
@@ -168,14 +168,14 @@ class ShardEntry:
         """Take the next `count` records of the first queued batch, to write them. Called by Emitter.
 
         Return the records, and the bytes freed. Until `advance` the records count as being written, even while the emitter waits for a
-        flush: the shard does not end (S2), and watermarks wait for these records (W1). The listener is not notified yet, because alignment
+        flush: the shard does not end, and watermarks wait for these records. The listener is not notified yet, because alignment
         would then compare the shard by the record after these, and could emit that one too early.
         """
         self.emission.begin_write(self.next_watermark, self.reading.queue.oldest_ms)
         return self.reading.queue.pop(count)
 
     def advance(self, batch: RecordBatch, global_watermark: int | None, now_ms: int) -> None:
-        """Move the position past a batch that was written, in the same step as the write (S1). Called by Emitter.
+        """Move the position past a batch that was written, in the same step as the write. Called by Emitter.
 
         `global_watermark`: its value before the write.
         """
@@ -228,7 +228,7 @@ class ShardEntry:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the shard waits until its parents are finished (S2)."""
+        """Whether the shard waits until its parents are finished."""
         return self.stage is ShardStage.WAITING
 
     @property
@@ -243,7 +243,7 @@ class ShardEntry:
 
     @property
     def snapshot_state(self) -> ShardState:
-        """The state that a snapshot stores: how far the shard was emitted, its last read at the tip, and whether it is waiting (S5)."""
+        """The state that a snapshot stores: how far the shard was emitted, its last read at the tip, and whether it is waiting."""
         tip_ms = self.state.tip_ms if self.reading.tip_ms is None else self.reading.tip_ms
         return replace(self.state, tip_ms=tip_ms, waiting=self.is_waiting)
 
@@ -261,9 +261,9 @@ class ShardEntry:
     def is_active(self) -> bool:
         """Whether watermarks wait for the shard.
 
-        They wait while the shard is open, unless it is a straggler (so far behind that it is excluded), or idle with every record written
-        (W4). After the shard's end they wait until its children have readers (W5), even for a straggler, because nothing is known of the
-        children's records yet.
+        They wait while the shard is open, unless it is a straggler (so far behind that it is excluded), or idle with every record written.
+        After the shard's end they wait until its children have readers, because nothing is known of the children's records yet. This is
+        so even if the shard is a straggler.
         """
         if self.status.awaits_children:
             return True
@@ -293,7 +293,7 @@ class ShardEntry:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark that counts for the global one: that of the shard's first unwritten record, or else of its last record (W1)."""
+        """The watermark that counts for the global one: that of the shard's first unwritten record, or else of its last record."""
         first_unwritten = self.emission.writing_from if self.emission.is_writing else self.next_watermark
         return shard_watermark(first_unwritten, self.state.watermark)
 
@@ -302,7 +302,7 @@ class ShardEntry:
     def _on_progress(self) -> None:
         """Notify the listener that more was read or emitted.
 
-        The shard ends if it was read to its end, and nothing is queued or being written (S2).
+        The shard ends if it was read to its end, and nothing is queued or being written.
         """
         ends = self.stage is ShardStage.DRAINING and not self.reading.queue and not self.emission.is_writing
         if ends:
@@ -325,7 +325,7 @@ class ShardEmission:
     """Keeps how far a shard was emitted, and counts emitted records. Late ones are counted in `metrics`.
 
     `taken_over_below` is the global watermark at the time when this process acquired the shard from another one (epoch ms). Records that
-    are read again may be below it (E8).
+    are read again may be below it.
     """
 
     def __init__(self, state: ShardState, taken_over_below: int | None, metrics: ShardMetrics) -> None:
@@ -343,7 +343,7 @@ class ShardEmission:
         self.last_emit_ms: int | None = None
 
     def start_at(self, watermark: int | None) -> None:
-        """Set the watermark with which a shard begins (the lowest one of its parents), unless the shard has its own (W5)."""
+        """Set the watermark with which a shard begins (the lowest one of its parents), unless the shard has its own."""
         if self.state.watermark is None and watermark is not None:
             self.state = replace(self.state, watermark=watermark)
 
@@ -415,7 +415,7 @@ def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:
 def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, global_watermark: int | None) -> int:
     """Return how many records of a batch are below the global watermark, although they are not late in their shard.
 
-    Only a shard that was idle or excluded, or whose first watermark was too low (W5), has such records, because the global watermark never
+    Only a shard that was idle or excluded, or whose first watermark was too low, has such records, because the global watermark never
     passes the next record of any other shard.
 
     Both watermarks are from before the write: after it, the global watermark already considers the shard's next record.

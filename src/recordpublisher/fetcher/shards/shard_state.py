@@ -18,14 +18,14 @@ class ShardState:
     """How far a shard was emitted.
 
     - `position`: the last emitted record, or None if the shard begins at `start`.
-    - `continuation`: the last ContinuationSequenceNumber of enhanced fan-out at or after the position. Polling never uses it (F6).
+    - `continuation`: the last ContinuationSequenceNumber of enhanced fan-out at or after the position. Polling never uses it.
     - `watermark`: the shard's watermark after the last emitted record (epoch ms).
     - `arrival_ms`: when that record arrived (epoch ms).
     - `tip_ms`: when a read last was at the shard's tip (epoch ms).
     - `seen_ms`: a time until which no record of the shard can have been lost (epoch ms). For a child it is the time until which its parents
-      were open, and for a shard that began at LATEST the time that replaced LATEST (P3). If the shard has ended, it is a time until which
+      were open, and for a shard that began at LATEST the time that replaced LATEST. If the shard has ended, it is a time until which
       the shard certainly was open.
-    - `ended`: whether the last record was emitted (S2).
+    - `ended`: whether the last record was emitted.
     - `waiting`: whether the shard has not started, because its parents have not ended.
     - `parents`: the ids of the parent shards.
     """

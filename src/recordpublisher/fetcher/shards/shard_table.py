@@ -40,7 +40,7 @@ class ShardTable:
         self._has_others = has_others
         """Whether other processes read shards of the job.
 
-        If so, a parent without an entry counts as ended, because a child has a lease only after its parents have ended (E7).
+        If so, a parent without an entry counts as ended, because a child has a lease only after its parents have ended.
         """
         self._is_expired = is_expired
         self._is_endless = is_endless
@@ -118,7 +118,7 @@ class ShardTable:
         return [self._entries[child.key] for child in self.children_of(parent) if child.key in self._entries]
 
     def may_start(self, entry: ShardEntry) -> bool:
-        """Return whether the shard was waiting for its parents and may start now, because they were read to their ends (S2)."""
+        """Return whether the shard was waiting for its parents and may start now, because they were read to their ends."""
         return entry.is_waiting and self.parents_finished(entry.shard)
 
     def parents_finished(self, shard: Shard) -> bool:
@@ -130,7 +130,7 @@ class ShardTable:
         return parents_ended(parent_keys(shard), lambda parent: self._is_finished(parent, shard))
 
     def inherited_watermark(self, shard: Shard) -> int | None:
-        """Return the watermark at which a child starts: the lowest one of its parents that this worker has read (W5)."""
+        """Return the watermark at which a child starts: the lowest one of its parents that this worker has read."""
         return inherited_watermark(
             self._entries[key].state.watermark for key in parent_keys(shard) if key in self._entries
         )
@@ -140,7 +140,7 @@ class ShardTable:
         self._finished_before.update(keys)
 
     def update_listing(self, stream: str, listed: Iterable[Shard]) -> set[str]:
-        """Apply a complete listing of a stream. Return the shards that the listing lacks and that may have expired (S5).
+        """Apply a complete listing of a stream. Return the shards that the listing lacks and that may have expired.
 
         These are this worker's ended shards, and parents for which shards of this worker wait. A single listing does not prove that they
         are past retention, so `MissingShards.check` then asks the service.
@@ -165,7 +165,7 @@ class ShardTable:
         return (ended & self._unlisted) | (awaited - now - self._finished_before - self._entries.keys())
 
     def removable_shards(self) -> list[str]:
-        """Return the shards that may be removed from the table now (S5). There are three cases:
+        """Return the shards that may be removed from the table now. There are three cases:
 
         - A shard of another worker that the listing lacks: at once, because it does not decide whether its children may start.
         - A shard of this worker that the listing lacks: when it has ended, is past retention, and no child in the table waits for it.

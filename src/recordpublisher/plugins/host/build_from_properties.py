@@ -183,7 +183,7 @@ def checked_publisher_class(
 
 
 def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink | None:
-    """Return the sink of `flink.deadletter.sink`, or None if the policy for bad records is not DEAD_LETTER (S7).
+    """Return the sink of `flink.deadletter.sink`, or None if the policy for bad records is not DEAD_LETTER.
 
     It gets the job's properties with two changes: its settings are the properties under `flink.deadletter.` instead of `flink.sink.`, and
     its job name has the suffix " dead letters".

@@ -44,7 +44,7 @@ def group_from_properties(
 
 
 def _check_sink(sink: Sink | None) -> None:
-    """Check that a sink that keeps positions is a `CommittingSink`: only such a sink can refuse the writes of one worker (E1).
+    """Check that a sink that keeps positions is a `CommittingSink`: only such a sink can refuse the writes of one worker.
 
     Raises: ConfigurationError if it is not.
     """

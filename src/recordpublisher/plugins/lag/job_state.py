@@ -52,7 +52,7 @@ class JobState:
     - `states`: the stored states; empty without a store.
     - `workers`: the worker that stored the state.
     - `taken_ms`: when the state was stored (epoch ms).
-    - `lost`: the states of shards that were not read to their end, and that the stream no longer lists (S5).
+    - `lost`: the states of shards that were not read to their end, and that the stream no longer lists.
     """
 
     states: Mapping[str, ShardState] = field(default_factory=dict)

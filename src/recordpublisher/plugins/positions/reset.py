@@ -167,7 +167,7 @@ class PositionsReset:
         )
 
     async def _start_of(self, stream: str) -> StartingPosition:
-        """Return the start for a stream. The tip becomes a time, so that records that arrive before the job starts are read (P3).
+        """Return the start for a stream. The tip becomes a time, so that records that arrive before the job starts are read.
 
         Raises: ConfigurationError if the time is in the future.
         """

@@ -269,7 +269,7 @@ def decorators_and_type(
 
 
 def check_reading(registry: Registry, properties: Properties) -> None:
-    """Check the start, the limits, and how values and times are made. A job refuses these settings when it is made (C2).
+    """Check the start, the limits, and how values and times are made. A job refuses these settings when it is made.
 
     Only checks that need no call to a service are made. Raises: ConfigurationError if a setting is invalid.
     """

@@ -71,7 +71,7 @@ class BoundedReader:
 
         Batches reach the sink with event times and watermarks.
 
-        - `is_replay`: whether the caller knows which records must be found. Then the reader does not look for records past retention (S5).
+        - `is_replay`: whether the caller knows which records must be found. Then the reader does not look for records past retention.
 
         Raises: DataLossError if records have passed retention unread, and errors of the reads and of the sink.
         """

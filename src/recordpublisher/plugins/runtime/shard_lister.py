@@ -142,7 +142,7 @@ class ShardLister:
             raise TransientError(words) from error
 
     async def _until_complete(self, stream: str, listed: list[Shard]) -> list[Shard]:
-        """List again while open shards are missing. A shard that is found later would be read from its beginning, or not at all (S3)."""
+        """List again while open shards are missing. A shard that is found later would be read from its beginning, or not at all."""
         client = self._kinesis_client()
         for _ in range(COMPLETE_LISTING_TRIES):
             if (unlisted := first_unlisted_range(listed)) is None:
@@ -198,14 +198,14 @@ class ShardLister:
         return is_own is False or (is_own is True and self._factory.ends_open_shards)
 
     async def server_time_ms(self, stream: str) -> int:
-        """Return the service's wall clock (epoch ms, P3), or this machine's clock if the publisher has a source of its own."""
+        """Return the service's wall clock (epoch ms), or this machine's clock if the publisher has a source of its own."""
         if await self._has_own_source(stream):
             return self._clock.now_ms()
         client = self._kinesis_client()
         return await self._call(lambda: client.server_time_ms(self._names[stream]))
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
-        """Return the arrival time before which the records of the stream have expired (epoch ms), or None if it is not known (S5).
+        """Return the arrival time before which the records of the stream have expired (epoch ms), or None if it is not known.
 
         Raises: KinesisError if a call fails.
         """
@@ -215,7 +215,7 @@ class ShardLister:
         return None if retention_ms is None else await self.server_time_ms(stream) - retention_ms
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
-        """Return the oldest record that a shard still has (S5), or None if a publisher with a source of its own does not know.
+        """Return the oldest record that a shard still has, or None if a publisher with a source of its own does not know.
 
         Raises: KinesisError if a call fails.
         """
@@ -225,7 +225,7 @@ class ShardLister:
         return await self._call(lambda: read_oldest_record(client, shard))
 
     async def retention_ms(self, stream: str) -> int | None:
-        """Return the retention period of the stream (ms), or None if it is not known or the call fails (A1)."""
+        """Return the retention period of the stream (ms), or None if it is not known or the call fails."""
         try:
             return await self._fetch_retention_ms(stream)
         except RecordPublisherError as error:
@@ -233,7 +233,7 @@ class ShardLister:
             return None
 
     async def tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
-        """Return how far a position is from the tip of its shard (A2), or None if the publisher has a source of its own.
+        """Return how far a position is from the tip of its shard, or None if the publisher has a source of its own.
 
         Raises: KinesisError if a call fails.
         """

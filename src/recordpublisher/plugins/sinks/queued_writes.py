@@ -83,7 +83,7 @@ class WrittenStates:
 class SourceShard:
     """A shard that a job reads records from.
 
-    When it is revoked, another process reads the shard, and writes the records that were not sent here (E4).
+    When it is revoked, another process reads the shard, and writes the records that were not sent here.
     """
 
     __slots__ = ("is_revoked",)

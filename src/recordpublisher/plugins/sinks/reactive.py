@@ -200,7 +200,7 @@ class ReactiveSink(Sink):
     async def _deliver_in_turn(
         self, thread: ThreadPoolExecutor, deliver: Callable[[], None], source: SourceShard | None
     ) -> None:
-        """Call `deliver` in the sink's thread, after everything that was queued before. A batch waits while the job may not write (E4)."""
+        """Call `deliver` in the sink's thread, after everything that was queued before. A batch waits while the job may not write."""
         async with self._turn:
             if source is not None:
                 while not source.is_revoked and not self._context.may_write():

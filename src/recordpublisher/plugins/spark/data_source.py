@@ -44,7 +44,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     @errors_as_one_sentence()
     def schema(self) -> Any:
-        """Return the columns of a read. Called when the stream is loaded. Raises: ConfigurationError if an option is invalid (C2)."""
+        """Return the columns of a read. Called when the stream is loaded. Raises: ConfigurationError if an option is invalid."""
         from recordpublisher.publishers.properties.job_properties import SCHEMA
 
         from .options.other_connectors import refuse_new_table

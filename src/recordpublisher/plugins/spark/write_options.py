@@ -93,7 +93,7 @@ class WriteOptions:
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """Return the options that Spark passes (with lower-case keys).
 
-        Raises: ConfigurationError if an option is invalid, with its value and the valid ones (C2).
+        Raises: ConfigurationError if an option is invalid, with its value and the valid ones.
         """
         if START_OPTION.lower() in map(str.lower, options):
             warnings.warn(f"'{START_OPTION}' has no effect on a write", UserWarning, stacklevel=2)

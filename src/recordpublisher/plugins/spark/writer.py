@@ -382,12 +382,12 @@ class WriterPool:
         self._closed_totals: Counter[str] = Counter()
 
     async def put(self, records: Mapping[str, Sequence[PendingRecord]]) -> None:
-        """Put records into their streams, and wait while too much is outstanding (K1). Raises: the error of a writer."""
+        """Put records into their streams, and wait while too much is outstanding. Raises: the error of a writer."""
         for stream, some in records.items():
             await (await self._writer_of(stream)).put_all(some)
 
     async def flush(self) -> None:
-        """Return when all records are acknowledged (K3). Raises: the error of a writer."""
+        """Return when all records are acknowledged. Raises: the error of a writer."""
         for writer in self._writers.values():
             await writer.flush()
 

@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MAX_BATCH_BYTES = 4 * 2**20
-"""The memory at which a batch is full (bytes, P6). Further sub-records go into the next batch."""
+"""The memory at which a batch is full (bytes). Further sub-records go into the next batch."""
 STEP_BYTES = 2**20
 """How many bytes of messages are verified and parsed in one step. That takes about as long as expanding `STEP` sub-records."""
 _WHY_DROPPED = (
@@ -130,7 +130,7 @@ class Deaggregator:
         return None
 
     def is_due_to_yield(self, sub_records: int, size: int) -> bool:
-        """Count work, and return whether the caller must now await `asyncio.sleep(0)`, so that the event loop runs other tasks (F1).
+        """Count work, and return whether the caller must now await `asyncio.sleep(0)`, so that the event loop runs other tasks.
 
         The work is `sub_records` sub-records, which were expanded from `size` bytes of messages.
         """
@@ -177,7 +177,7 @@ class ResponseBatches:
     4. The deaggregator finds foreign sub-records. They are dropped or kept, as decided for this response.
     5. `_batch_so_far` or `_last_batch` makes the batch.
 
-    `done`: position of the last sub-record that was read before, if the read starts inside an aggregate (P2).
+    `done`: position of the last sub-record that was read before, if the read starts inside an aggregate.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class ResponseBatches:
         self.raw_count = len(raw)
         self.raw_bytes = raw.payload_bytes
         self.held_bytes = 0
-        """Memory of the batches so far, in bytes (P6)."""
+        """Memory of the batches so far, in bytes."""
 
     def __aiter__(self) -> ResponseBatches:
         return self
@@ -356,7 +356,7 @@ class OpenAggregate:
 
     @property
     def position(self) -> SequenceNumber:
-        """The position after the last sub-record that was read. Valid only while more sub-records follow (P2)."""
+        """The position after the last sub-record that was read. Valid only while more sub-records follow."""
         return SequenceNumber(self.record.sequence_number, self.done - 1)
 
 
@@ -367,7 +367,7 @@ class ExpandedRecords:
         self._columns: list[list[Any]] = [[] for _ in COLUMNS]
         self._plain: list[UserRecord] = []  # The plain records since the last aggregate.
         self.held_bytes = 0
-        """Memory of the records in bytes (P6): data before de-aggregation plus a measured overhead for each record."""
+        """Memory of the records in bytes: data before de-aggregation plus a measured overhead for each record."""
         self.raw_count = 0
 
     def add(self, columns: Iterable[Iterable[Any]], raw_bytes: int, raw_count: int = 0) -> None:
@@ -418,7 +418,7 @@ class ExpandedRecords:
 
 
 def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) -> Sequence[UserRecord]:
-    """Return the records without the one at `done`, which was read before (P2). If `done` is None, return all records."""
+    """Return the records without the one at `done`, which was read before. If `done` is None, return all records."""
     if done is None:
         return records
     return [record for record in records if record.sequence_number != done.sequence]

@@ -18,14 +18,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 STEP = 4096
-"""How many sub-records or keys are handled in one step, which takes about 2 ms. Between two steps the event loop runs other tasks (F1)."""
+"""How many sub-records or keys are handled in one step, which takes about 2 ms. Between two steps the event loop runs other tasks."""
 _DIGEST_BYTES = 16
 Columns = tuple[list[bytes], list[int], Sequence[int | None] | None]
 """Three columns of sub-records: their data, key indexes and explicit hash key indexes."""
 
 
 def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
-    """Return the aggregate in a record's data, or None if the record is not one (S4, as in the KCL).
+    """Return the aggregate in a record's data, or None if the record is not one, as in the KCL.
 
     A record is not an aggregate if its magic bytes, digest or message are wrong. A short aggregate is returned as all its sub-records. A
     long one is only parsed: `LongAggregate.is_valid` checks its keys.

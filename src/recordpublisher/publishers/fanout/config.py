@@ -41,7 +41,7 @@ _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -"
 
 
 class RegistrationType(StrEnum):
-    """When the consumer is registered, and whether this job registers it (F8)."""
+    """When the consumer is registered, and whether this job registers it."""
 
     LAZY = "LAZY"
     EAGER = "EAGER"
@@ -49,7 +49,7 @@ class RegistrationType(StrEnum):
 
 
 class DeregistrationType(StrEnum):
-    """Whether the consumer is deregistered after its last use, if this job registers it (F8)."""
+    """Whether the consumer is deregistered after its last use, if this job registers it."""
 
     LAST_OUT = "LAST_OUT"
     NEVER = "NEVER"

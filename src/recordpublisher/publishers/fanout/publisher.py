@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 class FanOutRecordPublisher(RecordPublisher):
     """Reads one shard through subscriptions, one after another. Keeps the position from which the next subscription starts.
 
-    It reads nothing ahead: the next event is read only when the callback has taken the last one (F1).
+    It reads nothing ahead: the next event is read only when the callback has taken the last one.
 
     One `run` is one subscription, which lasts five minutes at most. When it has ended, `ResubscribePolicy` decides whether another may be
     opened, and when. `OpenSubscription` closes a subscription that brings nothing, or whose events wait too long for the callback.
@@ -296,14 +296,14 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """Check that the properties have a consumer name, or the ARN of a registered consumer for each stream (C2).
+        """Check that the properties have a consumer name, or the ARN of a registered consumer for each stream.
 
         Raises: ConfigurationError if a name or ARN is missing.
         """
         FanOutConfig.of(properties).check_streams(streams)
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Set the job's streams; EAGER registers their consumers now (F8).
+        """Set the job's streams; EAGER registers their consumers now.
 
         Raises: ConfigurationError if a consumer's ARN is missing; with EAGER the errors of `register_eagerly`.
         """
@@ -335,7 +335,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         )
 
     async def release(self, stream: str) -> None:
-        """Deregister the stream's consumer, unless another worker of this process uses it (F8)."""
+        """Deregister the stream's consumer, unless another worker of this process uses it."""
         if self._registrar is not None:
             await self._registrar.release(stream)
 
@@ -345,7 +345,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             self._registrar.keep_registered()
 
     async def close(self) -> None:
-        """Deregister the consumers that no other worker uses (F8), then close the client."""
+        """Deregister the consumers that no other worker uses, then close the client."""
         self._is_closed = True
         try:
             if self._registrar is not None:
@@ -415,7 +415,7 @@ API = "SubscribeToShard"
 
 class OpenSubscription:
     """One open call of SubscribeToShard. The caller requests each event from it, so an event of a closed subscription cannot be mistaken
-    for an event of the next one (F7).
+    for an event of the next one.
     """
 
     def __init__(self, subscription: Subscription, config: FanOutConfig, clock: Clock) -> None:
@@ -449,11 +449,10 @@ class OpenSubscription:
         return self._closing_unread is not None
 
     async def next_event(self) -> ReadResponse | None:
-        """Read one event from the socket. Return None if the stream ended without an error, which does not mean the end of the shard
-        (F2).
+        """Read one event from the socket. Return None if the stream ended without an error, which does not mean the end of the shard.
 
         Raises: the port's errors; TransientError if no event came within the inactivity time-out, because the connection is then probably
-        half open (F5).
+        half open.
         """
         try:
             async with observed_timeout(self._clock, self._config.inactivity_timeout):
@@ -466,7 +465,7 @@ class OpenSubscription:
 
     @contextmanager
     def close_if_unread(self) -> Iterator[None]:
-        """Close the connection if the `with` block takes longer than the unread time-out (F5). Nothing is read during the block."""
+        """Close the connection if the `with` block takes longer than the unread time-out. Nothing is read during the block."""
         timer = asyncio.get_running_loop().call_later(self._config.unread_timeout, self._close_unread)
         try:
             yield

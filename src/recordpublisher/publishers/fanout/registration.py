@@ -93,7 +93,7 @@ class ConsumerRegistrar:
                 self._arns[stream] = await self._ensure_active(stream)
 
     async def reregister_if_gone(self, stream: str, lost_arn: str) -> bool:
-        """Check a consumer that the service did not find, and register it again if it is gone. Return False if it still exists (F4).
+        """Check a consumer that the service did not find, and register it again if it is gone. Return False if it still exists.
 
         Raises: ConsumerError if the consumer is gone and the registration is NONE.
         """
@@ -195,7 +195,7 @@ class ConsumerRefCounts:
     """Counts the uses of each consumer in this process, over all its event loops and threads.
 
     Uses in other processes are not counted. If a process deregisters a consumer that another process still uses, the other process
-    registers it again (F4).
+    registers it again.
     """
 
     def __init__(self) -> None:

@@ -179,7 +179,7 @@ class KinesisClient:
         return self._arns[stream]
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
-        """Return whether the key of a record decides its shard now. With AUTO record distribution it does not (S4)."""
+        """Return whether the key of a record decides its shard now. With AUTO record distribution it does not."""
         response = await self._describe_stream_response(stream)
         with reject_malformed("DescribeStreamSummary"):
             # Only streams in on-demand mode have a record distribution strategy.
@@ -211,7 +211,7 @@ class KinesisClient:
             return [parse_shard(shard, name, arn) for shard in described]
 
     async def server_time_ms(self, stream: str) -> int:
-        """Return the time of the service's clock (epoch ms) from the Date header of a response, cut to whole seconds (P3)."""
+        """Return the time of the service's clock (epoch ms) from the Date header of a response, cut to whole seconds."""
         try:
             return parse_server_time_ms(await self._call("ListShards", **self._stream_parameter(stream), MaxResults=1))
         except ResourceNotFoundError as error:
@@ -412,7 +412,7 @@ class ListingProgress:
 
 
 def parse_server_time_ms(response: dict[str, Any]) -> int:
-    """Return the time of the service's clock when it sent the response (epoch ms), cut to whole seconds (P3).
+    """Return the time of the service's clock when it sent the response (epoch ms), cut to whole seconds.
 
     Raises: FatalKinesisError if the response has no valid Date header.
     """

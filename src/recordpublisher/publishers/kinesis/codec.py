@@ -300,7 +300,7 @@ replaces the SDK's.
 """
 LARGE_PUT_BYTES = 2**20
 """A body of PutRecords that is larger than this (bytes) is passed to the HTTP client as a file, which the client sends in pieces. The event
-loop runs other tasks in between (F1).
+loop runs other tasks in between.
 """
 _ENCODER = msgspec.json.Encoder()
 _PUT_DECODER = msgspec.json.Decoder(PutRecordsResponse)

@@ -301,12 +301,12 @@ def _normalize(path: str) -> str:
 
 MAX_STARTS_PER_LOOP_ITERATION = 32
 """The most calls that start in one iteration of the event loop. Signing and sending a call takes half a millisecond of CPU, so a
-thousand at once would block the loop for half a second (F1).
+thousand at once would block the loop for half a second.
 """
 
 
 class CallStartLimiter:
-    """Limits how many calls start in one iteration of the event loop. Further calls start in the next iterations, in order (P7).
+    """Limits how many calls start in one iteration of the event loop. Further calls start in the next iterations, in order.
 
     It does not limit how many calls are open, so a slow call delays no other call.
     """

@@ -29,7 +29,7 @@ API = "SubscribeToShard"
 
 
 class EventSubscription:
-    """One open subscription (the Subscription port). It reads from its socket only while `__anext__` is awaited (F1).
+    """One open subscription (the Subscription port). It reads from its socket only while `__anext__` is awaited.
 
     If `__anext__` is cancelled, nothing is lost: the bytes stay buffered, and the next call continues. Only one caller may await it at a
     time.
@@ -127,7 +127,7 @@ _SIZED_TYPES = (6, 7)
 
 
 class FrameReader:
-    """Splits the bytes of an event stream into frames. It buffers at most one read of the socket beyond the end of a frame (F1)."""
+    """Splits the bytes of an event stream into frames. It buffers at most one read of the socket beyond the end of a frame."""
 
     # The SDK's own buffer is not used for two reasons. It copies everything at each chunk, which is quadratic in the frame's size. And it
     # takes a body that ends inside a frame for a complete one, which here is an error.

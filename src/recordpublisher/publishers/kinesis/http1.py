@@ -73,7 +73,7 @@ class Http1Pools:
 
 
 class Http1ConnectionPool:
-    """The connections to one server. A request never waits for another one (F1): if no connection is idle, a new one is opened.
+    """The connections to one server. A request never waits for another one: if no connection is idle, a new one is opened.
 
     - `tls`: the TLS context that checks the server's certificate, or None for plain http.
     - `read_buffer`: the buffer that all connections share, see `Http1Connection`.
@@ -508,7 +508,7 @@ class BodyReadScheduler:
 
     So the records of one body pass through the pipeline, and free their memory, before the records of the next body are made. Only a
     connection with more bytes waiting than it could read at once has to wait for its turn, so the network stays busy. If the current
-    connection reads nothing in one iteration of the event loop, the next one gets its turn (P7).
+    connection reads nothing in one iteration of the event loop, the next one gets its turn.
     """
 
     def __init__(self) -> None:
@@ -563,7 +563,7 @@ class BodyReadScheduler:
 SUBSCRIPTION_BUFFER_BYTES = 64 * 1024
 """The limit of bytes that asyncio reads at once (its default is 256 KiB), and of encrypted bytes that it buffers (512 KiB).
 
-Bytes that follow an event stay in memory until the next event is requested (P6).
+Bytes that follow an event stay in memory until the next event is requested.
 """
 
 

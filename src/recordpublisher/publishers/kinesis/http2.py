@@ -128,7 +128,7 @@ class Http2Settings:
     - `open_seconds`: the deadline for opening the connection.
     - `ca_bundle`: a file of trusted CAs, used instead of the SDK's list.
     - `ping_after_seconds`: how long nothing must have arrived before the server is pinged. An open subscription sends an event about every
-      5 s (F5).
+      5 s.
     - `ping_seconds`: the time in which the server must respond to a ping.
     """
 
@@ -139,7 +139,7 @@ class Http2Settings:
 
 
 class Http2ConnectionPool:
-    """The connections to one server. A request never waits for other streams (F1): if no connection has capacity, another one is opened.
+    """The connections to one server. A request never waits for other streams: if no connection has capacity, another one is opened.
 
     Requests that wait for a connection share the one that is being opened, and its error.
     """

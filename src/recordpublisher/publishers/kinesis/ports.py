@@ -42,7 +42,7 @@ class PollingPort(Protocol):
 
 
 class Subscription(Protocol):
-    """One open SubscribeToShard call: an async iterator of events, each read from the socket only when it is requested (F1)."""
+    """One open SubscribeToShard call: an async iterator of events, each read from the socket only when it is requested."""
 
     def __aiter__(self) -> AsyncIterator[ReadResponse]:
         """Yield events in order. The iterator ends without an error when the subscription expires.
@@ -100,7 +100,7 @@ class ListingPort(Protocol):
         """Return every shard of the stream that is still listed, or the shards after the shard id `after` (paged to the end)."""
 
     async def server_time_ms(self, stream: str) -> int:
-        """Return the time of the service's clock (epoch ms), from the Date header of a response (P3)."""
+        """Return the time of the service's clock (epoch ms), from the Date header of a response."""
 
 
 class PutEntry(msgspec.Struct, gc=False, omit_defaults=True, rename="pascal"):
@@ -131,7 +131,7 @@ class StreamSummary:
     """The properties of a stream that a writer must know.
 
     - `max_record_bytes`: the largest record, in bytes of data and key.
-    - `distributes_by_key`: whether the key of a record decides its shard (S4).
+    - `distributes_by_key`: whether the key of a record decides its shard.
     """
 
     max_record_bytes: int
@@ -139,7 +139,7 @@ class StreamSummary:
 
 
 class RecordDistribution(msgspec.Struct, frozen=True):
-    """How a stream distributes its records over its shards, at the time of the response (S4).
+    """How a stream distributes its records over its shards, at the time of the response.
 
     - `by_key`: whether the key of a record decides its shard.
     - `server_ms`: the service's time of the response (epoch ms), or None if it is not known.

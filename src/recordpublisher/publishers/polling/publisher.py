@@ -92,7 +92,7 @@ class PollingRecordPublisher(RecordPublisher):
             self._resume(carried)
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """Set how many bytes of memory the next reads may bring (P6). At least one record is requested."""
+        """Set how many bytes of memory the next reads may bring. At least one record is requested."""
         self._read_budget = held_bytes
 
     async def run(self, consumer: BatchConsumer) -> RunResult:
@@ -117,7 +117,7 @@ class PollingRecordPublisher(RecordPublisher):
         return RunResult.COMPLETE
 
     async def _publish(self, response: ReadResponse, consumer: BatchConsumer) -> None:
-        """Pass the response's batches to `consumer`. Continue only from the position that it returns (P1)."""
+        """Pass the response's batches to `consumer`. Continue only from the position that it returns."""
         # 3. Expand aggregates, and compute when the next read may start.
         batches = self._deaggregator.batches(response, _position_after(response), self._position)
         size, next_iterator = self._size, response.next_iterator
@@ -174,7 +174,7 @@ class PollingRecordPublisher(RecordPublisher):
         return response
 
     async def _read_once(self) -> ReadResponse:
-        """Make one read. If an iterator expires, request another one (R2).
+        """Make one read. If an iterator expires, request another one.
 
         Raises: TransientError if a retry may help; the error of `explain_not_found` if the service does not find the shard.
         """
@@ -228,7 +228,7 @@ class CarriedReaderState(msgspec.Struct, frozen=True):
     """The state that a publisher leaves for the next publisher of its shard, which begins with it.
 
     - `iterator`: valid at `position`, requested at `since`; None if there is none.
-    - `next_read_at`: when the next read may start (R1).
+    - `next_read_at`: when the next read may start.
     - `lost_read_at`: the start of a read whose response was lost, else -inf.
     - `size`: the measured size of records.
 
@@ -254,7 +254,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
 
     keyless = True
     ends_open_shards = True
-    """A missing next iterator means the end of a shard (R4). A listing of DynamoDB Streams may show this end only later."""
+    """A missing next iterator means the end of a shard. A listing of DynamoDB Streams may show this end only later."""
 
     def __init__(
         self, properties: Mapping[str, object], *, service: PollingService | None = None, clock: Clock | None = None
@@ -270,7 +270,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
     def prepare(self, streams: Sequence[str]) -> None:
         """Make the client for the job's streams (names or ARNs), without a call.
 
-        Raises: ConfigurationError if endpoint, region or credentials are missing or invalid (C2).
+        Raises: ConfigurationError if endpoint, region or credentials are missing or invalid.
         """
         if self._service is None:
             self._own_client = kinesis.KinesisClient(self._properties, streams)
@@ -341,13 +341,11 @@ class PollingConfig:
 
 
 MAX_ITERATOR_AGE_SECONDS = ITERATOR_SECONDS - 60.0
-"""An iterator of this age is replaced before it is used (seconds, R2)."""
+"""An iterator of this age is replaced before it is used (seconds)."""
 
 
 class ShardIterator:
-    """The shard iterator of one shard, and its age. An iterator is requested only when a read needs it, so a paused shard makes no call
-    (W11).
-    """
+    """The shard iterator of one shard, and its age. An iterator is requested only when a read needs it, so a paused shard makes no call."""
 
     def __init__(
         self, port: PollingPort, shard: Shard, policy: RetryPolicy, metrics: ShardMetrics, clock: Clock
@@ -425,7 +423,7 @@ def interval_after(response: ReadResponse, config: PollingConfig) -> float:
 
 
 def next_read_at(started: float, responded: float, interval_seconds: float, read_bytes: int) -> float:
-    """Return when the next read may start (R1). All times are in seconds of one monotonic clock.
+    """Return when the next read may start. All times are in seconds of one monotonic clock.
 
     The interval, and the limit of five calls a second, count from start to start. The limit of bytes counts from the response: the
     service charges them at an unknown time before, and refuses reads for a whole second if one comes a little too early.
@@ -448,7 +446,7 @@ def retry_pause_seconds(error: TransientError, since_lost_read: float = math.inf
 
 FIRST_READ_BUDGET_BYTES = 2**20
 """The memory budget of the first read if none was set (bytes). That read measures the size of records, so it is small, because a
-thousand shards may start at once (P6).
+thousand shards may start at once.
 """
 
 
@@ -473,7 +471,7 @@ def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | N
     """Return the Limit of the next read, 1 to 10,000.
 
     Adaptive reads, for which `loop_seconds` is the time between two reads, request as many records as the shard can deliver in this time,
-    even more than `max_records` (R1). At most as many are requested as fit into `budget_bytes` (P6), but at least one.
+    even more than `max_records`. At most as many are requested as fit into `budget_bytes`, but at least one.
     """
     limit = max_records
     if loop_seconds is not None:

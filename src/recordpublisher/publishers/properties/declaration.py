@@ -395,7 +395,7 @@ def find_property(key: str) -> Property[Any] | None:
 
 
 def is_secret(key: str) -> bool:
-    """Return whether the value of a key must never be shown (C3).
+    """Return whether the value of a key must never be shown.
 
     That is so if the key is declared as a secret, or is not declared and has a name such as `password`.
     """

@@ -77,7 +77,7 @@ LEASE_DURATION = DISCOVERY_AND_STATE.integer(
     bare_from=1_000,
 )
 ACCEPTS_LOSS = {"FAIL": False, "CONTINUE": True}
-"""Whether a job with this value of `flink.state.dataloss` continues without the records that are past retention (S5)."""
+"""Whether a job with this value of `flink.state.dataloss` continues without the records that are past retention."""
 ON_DATA_LOSS = DISCOVERY_AND_STATE.choice(
     "flink.state.dataloss",
     "When records passed retention unread: FAIL and name the gap, or CONTINUE and count it.",
@@ -227,7 +227,7 @@ PROTOBUF_DESCRIPTOR = FORMATS.text(
 
 
 class OnBadRecord(Enum):
-    """The policy for a bad record (S7).
+    """The policy for a bad record.
 
     | what is wrong | property | found in |
     |---|---|---|

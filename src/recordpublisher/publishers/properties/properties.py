@@ -96,9 +96,9 @@ _MISSPELT = 0.8
 _MOST_MISSING = 2
 """Segments that may be missing at the beginning of a key, such as `flink.stream`."""
 _REASONS = {
-    "flink.stream.efo.http-client.max-concurrency": "the connections of subscriptions have no limit (F1)",
-    "flink.stream.efo.http-client.read-timeout": "a subscription without an event for 20 s is reopened (F5)",
-    "flink.watermark.sync.queue.capacity": "queues are bounded by flink.shard.queue.records and flink.shard.queue.bytes (P6)",
+    "flink.stream.efo.http-client.max-concurrency": "the connections of subscriptions have no limit",
+    "flink.stream.efo.http-client.read-timeout": "a subscription without an event for 20 s is reopened",
+    "flink.watermark.sync.queue.capacity": "queues are bounded by flink.shard.queue.records and flink.shard.queue.bytes",
     "aws.credentials.provider.custom.class": "it names a Java class",
     "aws.credentials.provider.role.provider": "the role is assumed with the SDK's own chain of credentials",
     "aws.clientconfig.": "it names properties of the Java SDK",

@@ -38,7 +38,7 @@ class RetryProperties(msgspec.Struct, frozen=True):
     def policy(self, properties: PropertyValues) -> RetryPolicy:
         """Return the policy that these properties describe. If the number of retries is not set, `flink.job.max.outage` limits their time.
 
-        Raises: ConfigurationError if the first back-off is above the largest one (C2).
+        Raises: ConfigurationError if the first back-off is above the largest one.
         """
         base, maximum = properties.value(self.base), properties.value(self.maximum)
         if base > maximum:

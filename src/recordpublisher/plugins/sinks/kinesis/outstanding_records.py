@@ -213,7 +213,7 @@ class FifoWaiters:
     """The writes that wait at the limit, served in the order of their arrival.
 
     A completed record wakes the first write. A write that leaves the queue, served or cancelled, wakes the next one, so no notification is
-    lost (R3).
+    lost.
     """
 
     def __init__(self, clock: Clock, check_interval_seconds: float, metrics: KinesisSinkCounters) -> None:

@@ -61,7 +61,7 @@ log = logging.getLogger("recordpublisher.producer")
 OUTAGE_CALLS = 3
 """After this many calls in a row of which a shard took no record, the outage counts for the waiting records too."""
 GIVEN_UP_PER_CALL = 2000
-"""Most waiting records that are given up after one failed call. That blocks the loop for about ten milliseconds (F1)."""
+"""Most waiting records that are given up after one failed call. That blocks the loop for about ten milliseconds."""
 READY_AFTER_SECONDS = 10.0
 """If no record is left after a failed put, the sink is not ready for this long (seconds), and until the service responds again.
 
@@ -592,8 +592,7 @@ class RecordSending:
     def _complete_misrouted(self, aggregate: PendingRecord, shard_id: str, shard_map: ShardMap) -> None:
         """Acknowledge the parts of an aggregate that belong to the shard `shard_id`, and send the other parts again.
 
-        Readers drop a part whose hash key lies outside the range of the shard that has the aggregate, unless keys do not decide the shard
-        (S4).
+        Readers drop a part whose hash key lies outside the range of the shard that has the aggregate, unless keys do not decide the shard.
         """
         if not shard_map.keys_decide:
             self._acknowledge(aggregate.parts)

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 ANY_SHARD = "any shard"
 """Id of the only queue of a stream with AUTO record distribution if there is no aggregation.
 
-Keys do not decide there which shard takes a record (S4).
+Keys do not decide there which shard takes a record.
 """
 _MAX_CACHED_KEYS = 65_536
 """Most keys whose queue is cached. Hashing a key costs more than everything else that is done for a record."""
@@ -293,7 +293,7 @@ class TargetShardQueue:
 
 
 class AggregatingShardQueue(TargetShardQueue):
-    """A queue whose user records are sent as aggregates: full ones at once, and the rest when the linger has passed (K1)."""
+    """A queue whose user records are sent as aggregates: full ones at once, and the rest when the linger has passed."""
 
     def __init__(self, shard: Shard, rate_limit: ShardRateLimit, aggregator: KplAggregator) -> None:
         super().__init__(shard, rate_limit)
@@ -472,7 +472,7 @@ NO_SHARDS = ShardMap((), (), 0, {})
 
 
 class TargetShardListing:
-    """Lists the shards again after a reshard, or after a switch to AUTO record distribution and back (K4).
+    """Lists the shards again after a reshard, or after a switch to AUTO record distribution and back.
 
     Acknowledged aggregates that reached an unexpected shard wait here until a listing shows which of their parts readers will accept.
     """

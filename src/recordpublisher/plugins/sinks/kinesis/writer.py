@@ -44,7 +44,7 @@ NO_CAUSE_YET = "it is not open"
 """Why nothing is put while the first attempt to open has not failed."""
 OnInvalid = Callable[[int, str], None]
 RECORDS_PER_YIELD = 500
-"""Number of records accepted before other tasks of the loop may run (F1): about a millisecond."""
+"""Number of records accepted before other tasks of the loop may run: about a millisecond."""
 
 
 class KinesisWriter:
@@ -270,7 +270,7 @@ class KinesisWriter:
             on_invalid(index, reason)
 
     async def flush(self) -> None:
-        """Return when every record accepted before this call is acknowledged or given up (K3).
+        """Return when every record accepted before this call is acknowledged or given up.
 
         Raises: the error that ended the sink; SinkError if records were given up that this flush has waited for.
         """

@@ -49,7 +49,7 @@ CLOSE_SECONDS = 10.0
 MEASURED_EVERY = 16
 """The delay of each sixteenth record of a batch is measured. To measure each would cost a tenth of a handler that does nothing."""
 _PERMISSION_SECONDS = 0.1
-"""Pause between two checks whether the job may write (seconds, E4)."""
+"""Pause between two checks whether the job may write (seconds)."""
 _TURN_SECONDS, _CHECK_EVERY = 0.005, 16
 """A task whose handlers never wait lets the event loop run after this time (seconds). It looks at the clock after this many records."""
 _RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT = 200, 10_000, 2.0
@@ -302,7 +302,7 @@ class RecordHandling:
             await self._call_with_list(await self._wait_for_permission(others), errors)
 
     async def _wait_for_permission(self, items: Sequence[UnhandledRecord]) -> list[UnhandledRecord]:
-        """Wait until the job may write (E4). Return the items whose shards are still read here."""
+        """Wait until the job may write. Return the items whose shards are still read here."""
         while True:
             left = [item for item in items if not item.batch.progress.is_revoked]
             if not left or self._context.may_write():

@@ -18,7 +18,7 @@ from .start_by_shard import starts_of
 
 
 def check_job(options: SparkOptions) -> None:
-    """Make every check that needs no call to Kinesis, including the checks of the tasks' fetchers (C2).
+    """Make every check that needs no call to Kinesis, including the checks of the tasks' fetchers.
 
     Raises: ConfigurationError if a setting is invalid.
     """
@@ -38,7 +38,7 @@ def check_job(options: SparkOptions) -> None:
 
 
 def _warn_of_deregistration(options: SparkOptions) -> None:
-    """Warn if the consumer will not be deregistered, because Spark does not report to a source that its query has ended (F8).
+    """Warn if the consumer will not be deregistered, because Spark does not report to a source that its query has ended.
 
     Warn only if the property is set, because otherwise the user has not asked for the deregistration.
     """

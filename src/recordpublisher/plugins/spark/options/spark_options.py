@@ -187,7 +187,7 @@ class SparkOptions:
 
         - `keeps_claims`: whether the job is a query, whose tasks store claims and need a place for them.
 
-        Raises: ConfigurationError if an option is invalid, with its value and the valid ones (C2).
+        Raises: ConfigurationError if an option is invalid, with its value and the valid ones.
         """
         refuse_continuous(options)
         properties = options_with_our_keys(with_starts(options), has_default=(ON_DATA_LOSS,))
@@ -208,7 +208,7 @@ class SparkOptions:
 
     @property
     def publisher(self) -> str:
-        """The publisher's name, upper case (P5)."""
+        """The publisher's name, upper case."""
         return self.properties.value(RECORD_PUBLISHER)
 
     @property

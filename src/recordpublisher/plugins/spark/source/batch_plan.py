@@ -158,7 +158,7 @@ class AvailableNow:
 def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
     """Return what the driver does now. The first case that applies decides:
 
-    1. The next fan-out read may not subscribe yet (F9), or an outage has not ended: wait.
+    1. The next fan-out read may not subscribe yet, or an outage has not ended: wait.
     2. An AvailableNow run has read everything: end it.
     3. No shard can be read: wait.
     4. No task has read the last batch, or an AvailableNow run found nothing: plan one batch in each `probeInterval`.
@@ -247,7 +247,7 @@ TIP_CONFIRMATION_MS = 3_600_000
 """How often the tip of a quiet shard is confirmed and stored.
 
 It must be far below the shortest retention (24 h). After a stop, the time of the last record or of the last tip, whichever is later,
-decides whether records may have been lost (S5).
+decides whether records may have been lost.
 """
 
 
@@ -336,7 +336,7 @@ def _due_ms(offset: BatchOffset, readable: Sequence[ShardOffset], alignment: Ali
     """Return when a batch must run although no new record arrived (epoch ms).
 
     From time to time each shard is read to confirm that it is at its tip. While records wait above the emit limit, the silent shards that
-    hold them back must also be read, until their silence was observed for long enough (W3).
+    hold them back must also be read, until their silence was observed for long enough.
     """
     due = [(entry.silence.tip_ms or offset.planned_ms) + TIP_CONFIRMATION_MS for entry in readable]
     idle = alignment.idle_intervals

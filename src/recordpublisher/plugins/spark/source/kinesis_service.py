@@ -73,7 +73,7 @@ class KinesisService:
     def list_restored(
         self, streams: Collection[str], restored: RestoredState
     ) -> tuple[Sequence[Shard], frozenset[str]]:
-        """Return every listed shard of `streams` (names), and the restored shards that are not listed and have expired (S2, S5).
+        """Return every listed shard of `streams` (names), and the restored shards that are not listed and have expired.
 
         Restored shards are given by `Shard.key`.
         """
@@ -86,11 +86,11 @@ class KinesisService:
         return listed, frozenset(filter(missing.is_expired, restored.shards))
 
     def server_time_ms(self, stream: str) -> int:
-        """Return the service's time (epoch ms, P3)."""
+        """Return the service's time (epoch ms)."""
         return worker_loop().run(self._lister.server_time_ms(stream_name(stream)))
 
     def oldest_retained_ms(self, stream: str) -> int | None:
-        """Return the arrival time before which records are past retention (epoch ms); None if it is not known (S5)."""
+        """Return the arrival time before which records are past retention (epoch ms); None if it is not known."""
         return worker_loop().run(self._retention.oldest_retained_ms(stream_name(stream)))
 
     def retention_ms(self, stream: str) -> int | None:
@@ -101,7 +101,7 @@ class KinesisService:
         return self._retention_periods.of(stream)
 
     def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> RetentionGap:
-        """Return whether records after a state were lost (S5).
+        """Return whether records after a state were lost.
 
         - `seen_ms`: the arrival of the last record read, or the last read at the shard's tip, whichever is later (epoch ms).
         """
@@ -110,8 +110,7 @@ class KinesisService:
     def consumer_arns(self) -> Mapping[str, str]:
         """Return the registered fan-out consumer of each stream; empty if the job polls.
 
-        The first call registers the consumers. They are never deregistered, because Spark does not report that a query will not run again
-        (F8).
+        The first call registers the consumers. They are never deregistered, because Spark does not report that a query will not run again.
         """
         if self._arns is None:
             from ..efo_consumers import register_consumers
@@ -121,7 +120,7 @@ class KinesisService:
         return self._arns
 
     def discovered_shards(self, known: Collection[str]) -> list[Shard]:
-        """Return the newest complete listing (S3). Never blocks or raises an error. The first call starts the listing in the background.
+        """Return the newest complete listing. Never blocks or raises an error. The first call starts the listing in the background.
 
         - `known`: the shards of the current offset. A listing that lacks one of them is not complete.
         """
@@ -174,7 +173,7 @@ class KinesisService:
         worker_loop().run(self._factory.close())
 
     async def _discover(self) -> None:
-        """List all streams periodically, even after errors (S3).
+        """List all streams periodically, even after errors.
 
         With a negative interval list them once, to find streams that are new to the job.
         """

@@ -39,7 +39,7 @@ class BatchOffset:
     - `global_watermark`, `emit_limit`: epoch ms. Without a limit (None) alignment is off. With `EMIT_NOTHING` the batch emits nothing.
     - `records`, `bytes`: emitted by all earlier batches, including shards that are no longer in the offset.
     - `skipped`: records that these batches could not use and left out.
-    - `initial_start`: where the job started, with LATEST as the time of the start. A stream that is added later has the same start (S5).
+    - `initial_start`: where the job started, with LATEST as the time of the start. A stream that is added later has the same start.
     - `store_token`: the token in the claim store when the batch was planned. A store without it has lost the batch's claims.
     - `waits`: how many batches without tasks followed, in an AvailableNow run that waited for a service.
     """
@@ -164,7 +164,7 @@ class ShardOffset:
     - `task`: the number of the task that reads the shard, or None if the batch does not read it.
     - `seen`: the observations of the last read.
     - `silence`, `held`: how long the shard was silent, and how long alignment held it.
-    - `idle`: whether the silence makes the shard idle (W3).
+    - `idle`: whether the silence makes the shard idle.
     - `records`, `last_records`: records emitted so far, and by the batch before.
     - `ended_ms`: when the end of the shard was seen (epoch ms).
     - `done`: whether this AvailableNow run has finished the shard.
@@ -191,7 +191,7 @@ class ShardOffset:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark with which the shard counts for the global watermark (W1)."""
+        """The watermark with which the shard counts for the global watermark."""
         return shard_watermark(self.seen.next_watermark, self.state.watermark)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -21,9 +21,9 @@ from .offset_lineage import has_children, is_startable
 def next_global_watermark(
     current: int | None, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int
 ) -> int | None:
-    """Return the lowest watermark of the active shards, never below `current` (W6).
+    """Return the lowest watermark of the active shards, never below `current`.
 
-    It stays at `current` while an active shard has no watermark yet (W2), and if no shard is active.
+    It stays at `current` while an active shard has no watermark yet, and if no shard is active.
     """
     active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
     return global_watermark_rules.raised_watermark(
@@ -48,8 +48,8 @@ class AlignmentSettings:
     """Settings of alignment (ms).
 
     - `lookahead`: how far above the global watermark a batch emits; None if alignment is off.
-    - `idle_intervals`: after how much observed silence a shard is idle (W3), if at all (W2).
-    - `timeout`: how long an ended shard without known children holds back the global watermark (W5).
+    - `idle_intervals`: after how much observed silence a shard is idle, if at all.
+    - `timeout`: how long an ended shard without known children holds back the global watermark.
     """
 
     lookahead: int | None = of_property(LOOKAHEAD)
@@ -62,7 +62,7 @@ class AlignmentSettings:
         return cls(idle_intervals=IdleIntervals.of(properties), **values_of(cls, properties))
 
     def emit_limit(self, global_watermark: int | None) -> int | None:
-        """Return the highest watermark that the next batch emits, or None without a limit (W8).
+        """Return the highest watermark that the next batch emits, or None without a limit.
 
         While the global watermark is unknown, a batch emits nothing and only reads the first watermark of each shard. So the event times of
         the first batch are also within the lookahead.
@@ -73,13 +73,13 @@ class AlignmentSettings:
         return EMIT_NOTHING if limit == -math.inf else int(limit)
 
     def is_idle(self, silence: Silence, seen: ShardObservation) -> bool:
-        """Return whether a shard has been silent for long enough (W3). A shard with a record above the emit limit is not silent."""
+        """Return whether a shard has been silent for long enough. A shard with a record above the emit limit is not silent."""
         return seen.next_watermark is None and global_watermark_rules.is_idle(
             silence.ms, self.idle_intervals.watermarks_ms
         )
 
 
 def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
-    """Return whether alignment keeps the shard from being read, because its next record is known to be above the limit (W8, W11)."""
+    """Return whether alignment keeps the shard from being read, because its next record is known to be above the limit."""
     watermark = entry.alignment_watermark
     return emit_limit is not None and watermark is not None and watermark > emit_limit

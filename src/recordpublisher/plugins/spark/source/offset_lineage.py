@@ -21,8 +21,8 @@ Shards = Mapping[str, ShardOffset]
 def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
     """Return the shards with ended parents replaced by their children.
 
-    A child that may start inherits the watermark of its parents (W5), and the time until which they are known to have been open, because no
-    record of the child is older (S5). An ended shard leaves the offset once all its children may start, so that an offset does not grow
+    A child that may start inherits the watermark of its parents, and the time until which they are known to have been open, because no
+    record of the child is older. An ended shard leaves the offset once all its children may start, so that an offset does not grow
     with the history of the stream.
     """
     started = {key: _with_inherited(entry, shards) for key, entry in shards.items()}
@@ -33,9 +33,9 @@ def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
 def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Shard]) -> dict[str, ShardOffset]:
     """Return the offset's shards and the shards found while the job runs.
 
-    New shards are read from TRIM_HORIZON, once their parents have ended (S3). `listed` come from a listing, `named` from the ChildShards of
+    New shards are read from TRIM_HORIZON, once their parents have ended. `listed` come from a listing, `named` from the ChildShards of
     ended shards. One parent may name a merged shard before the other parent is known. Then the shard is omitted: the next listing, or the
-    other parent's end, shows it again (S2).
+    other parent's end, shows it again.
     """
     known = dict(shards)
     for shard in listed:
@@ -49,7 +49,7 @@ def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Sha
 def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[str]) -> list[Shard]:
     """Return the listed shards that are new to the job.
 
-    Shards of the offset, their ancestors (read to their end before, S5), and shards that this process has `finished` are not new. They may
+    Shards of the offset, their ancestors (read to their end before), and shards that this process has `finished` are not new. They may
     be listed, because a listing may be older than the offset.
     """
     ancestors = finished_ancestors((entry.shard for entry in shards.values()), {shard.key: shard for shard in listed})
@@ -63,7 +63,7 @@ def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:
 
 
 def is_startable(entry: ShardOffset, shards: Shards) -> bool:
-    """Return whether the shard may be read, because each of its parents was read to its end (S2).
+    """Return whether the shard may be read, because each of its parents was read to its end.
 
     A child is added to an offset only with its parents (`with_new_shards`), and a parent is dropped only once all its children may start.
     So a parent that is not in the offset was read, or is past retention.

@@ -38,7 +38,7 @@ LOG = logging.getLogger("recordpublisher.spark")
 def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock, began_ms: int) -> BatchOffset:
     """Return the start of a new query that began at `began_ms` (epoch ms, by the driver's clock).
 
-    LATEST becomes the service's time when the query began (P3). That is the service's time now minus the time since `began_ms`, because the
+    LATEST becomes the service's time when the query began. That is the service's time now minus the time since `began_ms`, because the
     service may have been unreachable since then, or the driver may have started again. If starts are given by shard, the ancestors of the
     named shards count as read and are left out, because their records are before the given positions.
 
@@ -66,13 +66,13 @@ def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock,
 def _with_seen(state: ShardState, pinned_ms: int | None) -> ShardState:
     """Return the state with the time that LATEST stands for, if the shard starts at LATEST.
 
-    Records that are newer than that time and past retention count as lost (S5).
+    Records that are newer than that time and past retention count as lost.
     """
     return state if pinned_ms is None or state.start.timestamp_ms != pinned_ms else replace(state, seen_ms=pinned_ms)
 
 
 def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, accepts_loss: bool) -> None:
-    """Check that the records of the given positions are not past retention (S5).
+    """Check that the records of the given positions are not past retention.
 
     Raises: DataLossError if a record is past retention, unless the job accepts that.
     """
@@ -163,7 +163,7 @@ def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
 def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisService, now_ms: int) -> frozenset[str]:
     """Return the shards of the offset, by `Shard.key`, that have expired unread, if the job continues without them.
 
-    Raises: DataLossError, which names the records past retention, unless the job accepts the loss (S5); the error of a service that is
+    Raises: DataLossError, which names the records past retention, unless the job accepts the loss; the error of a service that is
     unreachable.
     """
     restored = RestoredState({key: entry.state for key, entry in offset.shards.items()})

@@ -22,9 +22,9 @@ class TaskPlan:
     - `group`: the number of the task.
     - `bounds`: bounds of the first read.
     - `publisher`: the publisher that reads the batch the first time. `replay_publisher` reads it again if needed, because a second
-      subscription would end the first (F9, F10).
+      subscription would end the first.
     - `store_token`: the token that the task must find in the claim store.
-    - `accepts_loss`: whether a replay continues without claimed records that are past retention (S5).
+    - `accepts_loss`: whether a replay continues without claimed records that are past retention.
     - `max_outage_ms`: how long the task waits for a service that is unreachable.
     """
 
@@ -97,7 +97,7 @@ def task_plans(
 def uses_subscriptions(offset: BatchOffset, options: SparkOptions) -> bool:
     """Return whether the first read of the batch subscribes.
 
-    A batch that emits nothing polls, because it ends long before the 5 s that must be between two subscriptions (F9).
+    A batch that emits nothing polls, because it ends long before the 5 s that must be between two subscriptions.
     """
     return options.is_fan_out and offset.emit_limit != EMIT_NOTHING
 

@@ -48,7 +48,7 @@ class SdkTransport:
     that time is read, and a write is not repeated needlessly.
 
     Subscriptions have their own client without a read time-out: `fanout` decides how long a subscription may be silent, because it can
-    distinguish silence from back-pressure (F5). With `aws.http.protocol.version=HTTP2` the client still builds and signs subscribe
+    distinguish silence from back-pressure. With `aws.http.protocol.version=HTTP2` the client still builds and signs subscribe
     requests, and `http2.py` sends them.
 
     - `region`: the region to call, instead of the region of properties and streams.
