@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -22,8 +23,6 @@ from processes.process_faults import kill
 
 pytestmark = [pytest.mark.timeout(900), pytest.mark.kills]
 PAGE = (ROOT / "docs/how-to/compact-files.md").read_text()
-MOST_SECONDS = 4
-"""Half of the runs are killed within this time: before they have read, while they write, or after their commit."""
 
 
 class DeltaTables:
@@ -60,7 +59,10 @@ class IcebergTables:
 
 
 class Compactions:
-    """Runs the page's script again and again in a thread, and kills half of the runs. It owns the processes."""
+    """Runs the page's script again and again in a thread, and kills half of the runs. It owns the processes.
+
+    A run is killed within the time that the last whole run took: before it has read, while it writes, or after its commit.
+    """
 
     def __init__(self, tables, chance, log):
         self.log = log
@@ -81,8 +83,11 @@ class Compactions:
         return process.wait()
 
     def _run(self):
+        took = 0.0
         while not self._ended.wait(0.2):
-            self.codes.append(self.once(self._chance.choice([self._chance.uniform(0.3, MOST_SECONDS), None])))
+            kill_after, began = self._chance.choice([self._chance.uniform(0, took), None]), time.monotonic()
+            self.codes.append(self.once(kill_after if took else None))
+            took = took if self.codes[-1] else time.monotonic() - began
 
     def __enter__(self):
         self._thread.start()
