@@ -362,8 +362,9 @@ class ShardFetcher:
         while True:
             await asyncio.sleep(self._dependencies.settings.sync_interval_ms / 1000)
             self._shards.on_heartbeat()
-            self._parts.status_logger.check()
-            self._view.observe_load(self._dependencies.clock.now_ms(), unfinished_of(self._dependencies.sink))
+            unfinished = unfinished_of(self._dependencies.sink)
+            self._parts.status_logger.check(unfinished)
+            self._view.observe_load(self._dependencies.clock.now_ms(), unfinished)
             self._shards.start_readers()
             self._view.intake.retry_pending_reads()
 

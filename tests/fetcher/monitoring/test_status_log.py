@@ -9,6 +9,7 @@ from recordpublisher.fetcher.settings import AlignmentTimes
 from recordpublisher.fetcher.shards.shard_entry import ShardStage
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.fetcher.shards.shard_table import ShardTable
+from recordpublisher.fetcher.sink import Unfinished, UnfinishedShard
 from recordpublisher.fetcher.watermarks import Alignment, LocalWatermark, OwnWatermark
 
 from fakes.shard_entries import START, AlwaysRunning, StoppedClock, in_stage, shard, watermarked
@@ -21,6 +22,7 @@ class Scene:
         self.clock, self.table = StoppedClock(), ShardTable()
         self.alignment = Alignment(OwnWatermark(), AlignmentTimes(0), self.clock, AlwaysRunning(self.clock))
         self.logger = StatusLogger(self.table, self.alignment, LocalWatermark(), self.clock)
+        self.unfinished = None
         for name in ("late", "quiet"):
             in_stage(self.table.add(shard(name), ShardState(START)), ShardStage.READING)
         self.table["s/late"].reading.queue.push(watermarked(9))
@@ -31,7 +33,7 @@ class Scene:
     def run_for(self, seconds):
         for _ in range(seconds):
             self.clock.seconds += 1
-            self.logger.check()
+            self.logger.check(self.unfinished)
 
     def heartbeats(self, seconds):
         for _ in range(seconds):
@@ -49,13 +51,15 @@ def test_the_status_is_logged_once_a_minute(scene, caplog):
     scene.run_for(179)
 
     lines = [record.message for record in caplog.records if record.levelno == logging.INFO]
-    words = "2 open shards read, 0 records written since the last status line, not known how far behind the tip, watermark unknown"
-    assert lines == [f"{words}, global watermark unknown, 0 idle, 1 held back"] * 2
+    words = "2 open shards read, 0 records written since the last status line, lag {}, watermark unknown"
+    words = f"{words}, global watermark unknown, 0 idle, 1 held back"
+    assert lines == [words.format("59 s"), words.format("119 s")]
 
 
-def test_an_operator_sees_what_was_written_and_how_far_the_shards_are_behind(scene, caplog):
+def test_an_operator_sees_what_was_written_and_the_lag(scene, caplog):
+    """Reads count for the lag, and so do records that wait for the sink (of `late`, since second 1) and in it."""
     caplog.set_level(logging.INFO)
-    written = iter([120, 200])
+    written = iter([120, 200, 200])
     alignment = Alignment(OwnWatermark(), AlignmentTimes(None), scene.clock, AlwaysRunning(scene.clock))
     logger = StatusLogger(scene.table, alignment, LocalWatermark(), scene.clock, written=lambda: next(written))
     scene.logger, quiet = logger, scene.table["s/quiet"]
@@ -63,11 +67,14 @@ def test_an_operator_sees_what_was_written_and_how_far_the_shards_are_behind(sce
     scene.run_for(60)
     quiet.metrics.millis_behind_latest = 0
     scene.run_for(60)
+    scene.unfinished = Unfinished(1, "a call runs", shards={"s/quiet": UnfinishedShard(1, -20_000)})
+    scene.run_for(60)
 
     lines = [record.message for record in caplog.records if record.levelno == logging.INFO]
     assert lines == [
-        "2 open shards read, 120 records written since the last status line, 90 s behind the tip, watermark unknown",
-        "2 open shards read, 80 records written since the last status line, 0 s behind the tip, watermark unknown",
+        "2 open shards read, 120 records written since the last status line, lag 90 s, watermark unknown",
+        "2 open shards read, 80 records written since the last status line, lag 119 s, watermark unknown",
+        "2 open shards read, 0 records written since the last status line, lag 3.3 min, watermark unknown",
     ]
 
 
@@ -76,7 +83,7 @@ def test_watermarks_are_logged_as_times(scene, caplog, monkeypatch):
     time = property(lambda _: 1_790_000_000_123)
     monkeypatch.setattr(LocalWatermark, "value", time, raising=False)
     monkeypatch.setattr(Alignment, "global_watermark", time, raising=False)
-    scene.logger.check()
+    scene.logger.check(None)
     scene.run_for(60)
 
     (line,) = [record.message for record in caplog.records if record.levelno == logging.INFO]

@@ -1,5 +1,6 @@
 """The metrics of one shard (A1). Metrics of time continue to grow while nothing is read or emitted."""
 
+from collections.abc import Iterable
 from dataclasses import fields
 
 import msgspec
@@ -10,7 +11,7 @@ from ..metric_types import COUNTER, FLAG, GAUGE, TEXT, Metric, MetricType, metri
 from ..pipeline.memory_budget import ReadBlock
 from ..shards.retention_check import time_to_loss_ms
 from ..shards.shard_entry import ShardEntry
-from ..sink import UnfinishedShard
+from ..sink import Unfinished, UnfinishedShard
 
 STALE_READ_MS = 15_000
 """How long a read at the tip shows that no record is unread (ms). A silent subscription has an event every 5 s."""
@@ -183,6 +184,13 @@ def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -
     if reads >= 0:
         ages.append(reads)
     return max(0, *ages) if ages else None
+
+
+def largest_lag_ms(entries: Iterable[ShardEntry], unfinished: Unfinished | None, now_ms: int) -> int | None:
+    """Return the largest `lag_ms` of these shards, or None if none is known. `unfinished`: the unfinished records of the sink."""
+    of_shards = {} if unfinished is None else unfinished.shards
+    lags = (lag_ms(entry, of_shards.get(entry.key), now_ms) for entry in entries)
+    return max((lag for lag in lags if lag is not None), default=None)
 
 
 def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:

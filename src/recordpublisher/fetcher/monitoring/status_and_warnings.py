@@ -12,8 +12,9 @@ from recordpublisher.publishers.safe_text import counted
 
 from ..shards.shard_entry import ShardEntry
 from ..shards.shard_table import ShardTable
+from ..sink import Unfinished
 from ..watermarks import Alignment, LocalWatermark
-from .shard_view import unread_ms
+from .shard_view import largest_lag_ms, unread_ms
 
 log = logging.getLogger("recordpublisher.fetcher")
 run_log = logging.getLogger("recordpublisher.run")
@@ -67,8 +68,11 @@ class StatusLogger:
         self._stop_at_tip, self._has_warned_of_tip = stop_at_tip, False
         self._without_tip.clear()
 
-    def check(self) -> None:
-        """Log the status if a minute has passed, and the warnings that are due. Called at each heartbeat."""
+    def check(self, unfinished: Unfinished | None) -> None:
+        """Log the status if a minute has passed, and the warnings that are due. Called at each heartbeat.
+
+        `unfinished`: the records that the sink has not finished, which count for the lag of the status.
+        """
         now = self._clock.monotonic()
         self._log_unread(now)
         self._log_quiet()
@@ -79,7 +83,7 @@ class StatusLogger:
             self._global_watermark, self._stalled_since = self._alignment.global_watermark, now
         if now - self._last_status >= MINUTE:
             self._last_status = now
-            self._log_status(held)
+            self._log_status(held, unfinished)
         self._update_slow_since(held, now)
         if now - max(self._stalled_since, self._last_warning) >= MINUTE:
             self._last_warning = now
@@ -172,16 +176,16 @@ class StatusLogger:
         if others != self._others or not held:
             self._others, self._slow_since = others, now
 
-    def _log_status(self, held: int) -> None:
+    def _log_status(self, held: int, unfinished: Unfinished | None) -> None:
         entries = [entry for entry in self._table if entry.is_open]
         written, before = self._written(), self._written_before
         self._written_before = written
-        behind_ms = max((entry.metrics.millis_behind_latest for entry in entries), default=-1)
+        lag_ms = largest_lag_ms(entries, unfinished, self._clock.now_ms())
         log.info(
-            "%s read, %s written since the last status line, %s behind the tip, watermark %s%s",
+            "%s read, %s written since the last status line, lag %s, watermark %s%s",
             counted(len(entries), "open shard"),
             counted(written - before, "record"),
-            "not known how far" if behind_ms < 0 else duration_words(behind_ms / 1000),
+            "unknown" if lag_ms is None else duration_words(lag_ms / 1000),
             _time_of(self._local.value),
             self._alignment_words(entries, held) if self._alignment.has_limit else "",
         )

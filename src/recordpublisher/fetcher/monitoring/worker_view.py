@@ -22,7 +22,7 @@ from ..shards.shard_table import ShardTable
 from ..sink import Unfinished
 from ..watermarks import Alignment, WatermarkTracker
 from .alarm_monitor import AlarmMonitor, RetentionPeriods
-from .shard_view import SHARD_METRICS, ShardView, lag_ms, unread_ms
+from .shard_view import SHARD_METRICS, ShardView, lag_ms, largest_lag_ms, unread_ms
 from .workers_wanted import WorkersWanted
 
 
@@ -307,17 +307,14 @@ class WorkerProgress(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def progress_of(view: WorkerView, unfinished: Unfinished | None, now_ms: int) -> WorkerProgress:
-    """Return the figures of a worker for a progress line, from one pass over its shards."""
+    """Return the figures of a worker for a progress line."""
     open_shards = idle = held = 0
-    most_ms, longest_ms, failure = -1, -1, None
-    of_shards = {} if unfinished is None else unfinished.shards
+    longest_ms, failure = -1, None
     for entry in view.table:
         if entry.is_open:
             open_shards += 1
             idle += entry.reading.is_idle
         held += entry.status.is_held
-        lag = lag_ms(entry, of_shards.get(entry.key), now_ms)
-        most_ms = most_ms if lag is None else max(most_ms, lag)
         age_ms = unread_ms(entry, now_ms)
         if age_ms is not None and age_ms > longest_ms:
             longest_ms, failure = age_ms, entry.metrics.last_failure
@@ -329,13 +326,9 @@ def progress_of(view: WorkerView, unfinished: Unfinished | None, now_ms: int) ->
         held,
         view.table.total("skipped_records"),
         view.table.total("dead_letters"),
-        _known(most_ms),
+        largest_lag_ms(view.table, unfinished, now_ms),
         None if unfinished is None else unfinished.records,
-        _known(longest_ms),
+        None if longest_ms < 0 else longest_ms,
         None if failure is None else str(failure),
         0 if unfinished is None else unfinished.left,
     )
-
-
-def _known(value: int) -> int | None:
-    return None if value < 0 else value
