@@ -246,18 +246,25 @@ def test_bad_input_is_an_error_before_the_first_record(orders):
         rp.consume(["orders"], {"flink.stream.recordpublisher": "no-such"})
 
 
-def test_without_a_start_everything_up_to_the_tip_is_read():
+@pytest.mark.parametrize(
+    "bound", [{"stop_at_tip": True}, {"max_records": 3}, {"max_bytes": 3}, {"until_event_time": 9 * 10**12}]
+)
+def test_without_a_start_a_bounded_read_begins_at_the_oldest_record(bound):
     clock = SteppingClock(SystemClock())
     with serve_in_thread(streams={"orders": 1}, clock=clock) as served:
         for number in range(3):
             served.call(served.endpoint.stream("orders").put, b"%d" % number, "key")
+        clock.step(2_000)  # LATEST means the server's time, which has whole seconds
         properties = served.endpoint.properties()
         start = "flink.stream.initpos"
 
         assert start not in properties
-        assert [record.data for record in rp.consume("orders", properties, stop_at_tip=True)] == [b"0", b"1", b"2"]
-        clock.step(2_000)  # LATEST means the server's time, which has whole seconds
+        bound = {**bound, "max_time": 60} | ({"stop_at_tip": True} if "until_event_time" in bound else {})
+        assert [record.data for record in rp.consume("orders", properties, **bound)] == [b"0", b"1", b"2"]
         assert list(rp.consume("orders", {**properties, start: "LATEST"}, stop_at_tip=True)) == []
+        assert (
+            list(rp.consume("orders", properties, max_time=1)) == []
+        )  # Only with a time, the read is one of new records.
 
 
 async def test_stream_gives_whole_batches(orders):

@@ -7,6 +7,7 @@ import logging
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NoReturn, TypeVar, Unpack
 
@@ -56,8 +57,8 @@ def stream(
     requested. The iteration ends at a bound (a duration, records, bytes, epoch ms, or `stop_at_tip`); without a bound it does not end. A
     cancelled wait for the next batch, as by `asyncio.timeout`, ends it too.
 
-    It starts where `flink.stream.initpos` says. If that is not set, it starts at the oldest record with `stop_at_tip` (all records that
-    exist now), else at the tip (all records that arrive from now on).
+    It starts where `flink.stream.initpos` (`start="1h"`) says. If that is not set, it starts at the oldest record if `stop_at_tip` or a
+    bound of records, bytes or event time is given, and otherwise at the tip, with the records that arrive from now on.
 
     - Positions are stored only if the call itself says where, with `state_uri` or `state_store`. Then the iteration resumes at the stored
       positions, as the job that they belong to, and a running start of that job ends with FencedError.
@@ -92,7 +93,8 @@ def stream(
         given = with_short_outages(given)
     fetcher = DataFetcher(
         streams,
-        with_oldest_start(given) if stop_at_tip else given,
+        # A read of the tip with only a time is one of new records. Any other bound may wait there for ever.
+        given if replace(bounds, max_time=None) == Bounds() else with_oldest_start(given),
         sink=sink,
         deserializer=deserializer,
         timestamp_assigner=timestamp_assigner,
