@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+import recordpublisher as rp
 from recordpublisher.cli import lag_view
 from recordpublisher.cli.commands import lag
 from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots, snapshot_to_json
@@ -49,6 +50,18 @@ def test_named_files_exist(page):
             assert (ROOT / name).exists(), name
         if re.fullmatch(rf"({'|'.join(FOLDERS)})/[\w/.-]+", name):
             assert (PACKAGE / name).exists(), name
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "decisions" not in page.parts], ids=ids)
+def test_public_names_exist_with_what_the_page_calls_on_them(page):
+    for path in re.findall(r"\brp((?:\.[A-Za-z_]\w*)+)", page.read_text()):
+        found = rp
+        for name in path.split(".")[1:]:
+            fields = {field for each in getattr(found, "__mro__", ()) for field in getattr(each, "__annotations__", ())}
+            if name in fields and not hasattr(found, name):
+                break  # What the field of an instance has is not known from its class.
+            assert hasattr(found, name), f"rp{path}"
+            found = getattr(found, name)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=ids)

@@ -72,3 +72,22 @@ def test_the_log_says_that_a_start_at_latest_reads_no_older_records(caplog):
     (line,) = [line for line in caplog.messages if " of s; it " in line]
     assert "it begins at LATEST, as of 20" in line
     assert line.endswith("no positions are stored, and older records are not read (flink.stream.initpos)")
+
+
+def test_the_log_says_that_the_stored_positions_are_of_shards_which_are_gone(caplog):
+    source = ScriptedSource()
+    source.add("b", 1)
+
+    async def job():
+        before = ScriptedSource()
+        before.add("a", 1)
+        first = make_fetcher(before, RecordingSink())
+        await first.open()
+        await first.run_bounded(Bounds(max_records=1))
+        given = {"flink.state.dataloss": "CONTINUE"}
+        await make_fetcher(source, RecordingSink(), given, restore=(first.snapshot(),)).open()
+
+    with caplog.at_level(logging.INFO, "recordpublisher.start"):
+        run_virtual(job())
+    lines = [line for line in caplog.messages if " of s; it " in line]
+    assert lines[-1].endswith("it begins at TRIM_HORIZON: 1 stored position found, but of other shards")

@@ -76,16 +76,18 @@ async def open_job(job: FetcherDependencies, context: SinkContext, missing: Miss
     ours = [shard for shard in listed if job.is_ours(shard)]
     unlisted = unlisted_states(listed, restored)
     warn_of_other_streams({key.rpartition("/")[0] for key in restored.shards}, job.streams)
+    count = sum(shard.key in restored.shards for shard in ours)
     log.info(
         "the job reads %s of %s; it %s",
         counted(len(ours), "shard"),
         few_of(sorted(job.streams)),
         where_it_begins(
-            sum(shard.key in restored.shards for shard in ours),
+            count,
             restored.taken_ms,
             starts.default,
             job.job_name,
             is_latest=job.starts.default.is_tip,
+            others=len(restored.shards) - count,
         ),
     )
     return OpenedJob(listed, states, starts, pinned_ms, max(generation, restored.generation + 1), unlisted)
@@ -123,20 +125,22 @@ class OpenedJob(msgspec.Struct, frozen=True):
 
 
 def where_it_begins(
-    count: int, taken_ms: int | None, start: StartingPosition, job_name: str | None, *, is_latest: bool
+    count: int, taken_ms: int | None, start: StartingPosition, job_name: str | None, *, is_latest: bool, others: int = 0
 ) -> str:
     """Return where the job begins, as a clause for the log.
 
     - `count`: number of the job's shards that have a stored position.
     - `taken_ms`: when these positions were stored (epoch ms), or None if that is not known.
     - `is_latest`: whether the job begins at LATEST, for which `start` has a time.
+    - `others`: number of stored positions of shards that the job does not read, for example because they are past retention.
     """
+    none = f"{counted(others, 'stored position')} found, but of other shards" if others else "no positions are stored"
     at = "" if start.timestamp_ms is None else f" {iso_time(start.timestamp_ms)}"
     if not count and is_latest:
         unread = f"older records are not read ({INITIAL_POSITION.key})"
-        return f"begins at LATEST, as of{at}: no positions are stored, and {unread}"
+        return f"begins at LATEST, as of{at}: {none}, and {unread}"
     if not count:
-        return f"begins at {start.type.value}{at}: no positions are stored"
+        return f"begins at {start.type.value}{at}: {none}"
     stored = "" if taken_ms is None else f", stored at {iso_time(taken_ms)}"
     of_whom = "" if job_name else f"; they may belong to another job, because {JOB_NAME.key} is not set"
     return f"continues at stored positions of {counted(count, 'shard')}{stored}{of_whom}"

@@ -223,7 +223,13 @@ class ReadTasks:
                 return await self._read_from(entry, position)
             except DataLossError as error:
                 is_stuck = error.resume is not None and (position, entry.progress.position) == (error.resume, before)
-                if is_stuck or not self._gaps.accept(entry, error):
+                if is_stuck and self._gaps.accepts_loss:
+                    raise PluginError(
+                        f"the publisher of {type(self._factory).__name__} for {entry.key} was created at the position that its "
+                        f"DataLossError names as `resume`, and raised DataLossError again before any record: {error.loss}. `resume` must "
+                        "be a position from which it can read"
+                    ) from error
+                if not self._gaps.accept(entry, error):
                     raise
                 if error.resume is not None:
                     position = error.resume

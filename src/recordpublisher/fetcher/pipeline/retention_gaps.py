@@ -43,7 +43,8 @@ class RetentionGaps:
         self._check = check
         self._suspension = suspension
         self._clock = clock
-        self._accepts_loss = accepts_loss
+        self.accepts_loss = accepts_loss
+        """Whether the job continues without records that are lost (`flink.state.dataloss=CONTINUE`)."""
         self._pinned_ms: int | None = None
         self._first_start_ms: int | None = None
 
@@ -168,7 +169,7 @@ class RetentionGaps:
 
     def accept(self, entry: ShardEntry, error: DataLossError) -> bool:
         """Return whether the job continues in spite of lost records (`flink.state.dataloss=CONTINUE`). If so, count and log the loss."""
-        if not self._accepts_loss:
+        if not self.accepts_loss:
             return False
         entry.metrics.add("retention_gaps")
         entry.progress.on_accepted()
