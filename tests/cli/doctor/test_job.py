@@ -395,6 +395,34 @@ async def test_a_worker_of_a_group_is_named_and_keeps_its_shards(sink, tmp_path)
     assert alone.words.endswith("positions of 2 shards")
 
 
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({}, None),
+        ({"flink.sink": "memory"}, "the group writes to JsonlSink.*, and this process writes to "),
+        ({"flink.streams": "others"}, "the group reads orders, and this process reads others"),
+    ],
+)
+async def test_a_worker_that_a_running_group_would_refuse_is_a_problem(changed, words, tmp_path):
+    group = {
+        "flink.job.workers": "GROUP",
+        "flink.job.name": "one",
+        "flink.streams": "orders",
+        "flink.state.uri": str(tmp_path / "state"),
+        "flink.lease.duration": 3_000,
+        "flink.sink": "jsonl",
+        "flink.sink.jsonl.path": str(tmp_path / "rows"),
+    }
+    async with LocalKinesis(streams={"orders": 2}) as endpoint, job(endpoint, **group) as properties:
+        _, running = await checked({**properties, **changed})
+
+    if words is None:
+        assert running.verdict == "ok", running
+    else:
+        assert running.verdict == "PROBLEM"
+        assert re.search(f"a start here is refused, because it differs: {words}", running.words)
+
+
 async def test_a_folder_that_a_group_cannot_write_is_a_problem():
     store, _ = await checked({"flink.job.workers": "GROUP", "flink.state.uri": __file__, "flink.sink": "memory"})
 

@@ -61,7 +61,7 @@ class Examination:
     - `uses`: what the job does with each of its streams.
     - `opened`: the exit stack that closes the clients and sinks of the checks.
     - `targets`: the streams that Kinesis sinks write to.
-    - `deserializer`: the object that the job's program gave, or None if the properties name the deserializer.
+    - `deserializer`, `sink`: the objects that the job's program gave, each of them None if the properties name it.
     """
 
     def __init__(
@@ -72,8 +72,10 @@ class Examination:
         opened: AsyncExitStack,
         targets: list[str],
         deserializer: DeserializerArgument[Any] | None = None,
+        sink: Sink | None = None,
     ) -> None:
         self._deserializer = deserializer
+        self._sink = sink
         self._registry = registry
         self._properties = properties
         self._uses = uses
@@ -88,7 +90,7 @@ class Examination:
 
         While the streams are checked, the stored positions are watched, because they show whether the job is running.
         """
-        job = JobChecks(self._registry, self._properties, self._opened, self._deserializer)
+        job = JobChecks(self._registry, self._properties, self._opened, self._deserializer, self._sink)
         of_stores = [*await job.store_findings(), *await job.sink_findings()]
         running = asyncio.create_task(job.running_finding())
         try:
@@ -225,7 +227,7 @@ async def all_findings(
     settings = await settings_findings(registry, properties, [*uses], deserializer, sink)
     async with AsyncExitStack() as opened:
         targets = _targets(properties) if has_job else []
-        examination = Examination(registry, properties, uses, opened, targets, deserializer)
+        examination = Examination(registry, properties, uses, opened, targets, deserializer, sink)
         return without_repeated_problems(
             [*settings, *await (examination.job_findings() if has_job else examination.stream_findings())]
         )

@@ -5,21 +5,25 @@ that does not read shards of Kinesis, such as QUEUE or DYNAMODB_STREAMS, is chec
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
 from msgspec.inspect import type_info
+from msgspec.structs import replace
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
 from recordpublisher.consumer.typed_values import fields_of, type_name
 from recordpublisher.fetcher.checkpoints.snapshot_format import ANOTHER_PLACE, COPY_POSITIONS, refuse_other_job
 from recordpublisher.fetcher.elastic.alone_worker import is_process
-from recordpublisher.fetcher.elastic.job_storage import JobStorage
+from recordpublisher.fetcher.elastic.job_storage import JobStorage, group_job_of
 from recordpublisher.fetcher.leases.group_store import GroupStore
+from recordpublisher.fetcher.leases.lease_table import GroupJob
 from recordpublisher.fetcher.leases.worker_record import HOST, WorkerRecord
 from recordpublisher.fetcher.pipeline.checked_sink_calls import destination_of
 from recordpublisher.fetcher.settings import checkpoint_interval_ms
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.fetcher.sink import Sink, SinkContext, entry_store_of, stores_positions
 from recordpublisher.plugins.host.build_from_properties import (
     build_dead_letter_sink,
@@ -33,6 +37,7 @@ from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.lag.job_state import JobStateReader, effect_of_no_positions
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.plugins.runtime.argument_checks import chosen_deserializer, value_type_made_by
+from recordpublisher.plugins.runtime.stream_names import streams_of
 from recordpublisher.plugins.stores.back_ends import back_end_of
 from recordpublisher.plugins.stores.by_location import missing_folder
 from recordpublisher.publishers.base import Checks, RecordPublisherFactory, RecordSource, shards_listed_by
@@ -45,6 +50,7 @@ from recordpublisher.publishers.properties.job_properties import (
     JOB_WORKERS,
     SINK,
     STATE_URI,
+    STREAMS,
     TIMESTAMP_FIELD,
 )
 from recordpublisher.publishers.properties.properties import Properties
@@ -63,7 +69,7 @@ class JobChecks:
     """The checks of one job. They open no sink, store nothing and retry nothing.
 
     - `made`: the exit stack that closes the stores and sinks that the checks make.
-    - `deserializer`: the object that the job's program gave, or None if the properties name the deserializer.
+    - `deserializer`, `sink`: the objects that the job's program gave, each of them None if the properties name it.
     """
 
     def __init__(
@@ -72,8 +78,10 @@ class JobChecks:
         properties: Properties,
         made: AsyncExitStack,
         deserializer: DeserializerArgument[Any] | None = None,
+        sink: Sink | None = None,
     ) -> None:
         self._deserializer = deserializer
+        self._sink = sink
         self._registry = registry
         self._properties = properties.merged({MAX_OUTAGE.key: 0})
         self._is_group = properties.value(JOB_WORKERS) == "GROUP"
@@ -234,8 +242,16 @@ class JobChecks:
         if self._is_group:
             if not self._has_store:
                 raise NotCheckedError("the group cannot be read")
-            return await check_group(self._group())
+            sink = None
+            with suppress(Exception):  # Another finding reports a sink that cannot be made.
+                sink = self._sink or self._made_sink()
+            return await check_group(self._group(), partial(self._group_job, sink) if sink else None)
         return await check_alone(self._positions(), self._properties)
+
+    def _group_job(self, sink: Sink, of_group: GroupJob) -> GroupJob:
+        """Return the job of a process that starts here. If a program lists the streams, they count as those of the group."""
+        streams = tuple(sorted(streams_of(self._properties))) if self._properties.is_set(STREAMS) else of_group.streams
+        return replace(group_job_of(StreamList(streams or ()), sink, self._properties.value(JOB_NAME)), streams=streams)
 
     async def _lag(self, stream: str, client: KinesisClient) -> str:
         positions = self._positions()
@@ -337,8 +353,13 @@ async def _open_records(documents: GroupStore) -> dict[str, WorkerRecord]:
     return {worker: each.document for worker, each in records.items() if not each.document.is_sealed}
 
 
-async def check_group(group: JobStorage) -> str:
-    """Return which workers of a group send heartbeats. A process that starts here joins them."""
+async def check_group(group: JobStorage, own_job: Callable[[GroupJob], GroupJob] | None = None) -> str:
+    """Return which workers of a group send heartbeats. A process that starts here joins them.
+
+    `own_job`: returns the job of a process that starts here, given the job of the group. None if it is not known.
+
+    Raises: RecordPublisherError if such a process would be refused, because the workers have another sink, or other streams.
+    """
     before = await group.documents.read_records()
     if not before:
         return "no: the group has no workers"
@@ -351,6 +372,12 @@ async def check_group(group: JobStorage) -> str:
     ]
     if not live:
         return "no: no worker of the group sends heartbeats"
+    of_group = None if table is None else table.document.job
+    if of_group is not None and own_job is not None and (difference := own_job(of_group).contradiction(of_group)):
+        raise RecordPublisherError(
+            f"worker {few_of(sorted(live))} runs this group, and a start here is refused, because it differs: {difference}. To change "
+            f"settings, first stop all processes of the group. If this is a different job, give it {ANOTHER_PLACE}"
+        )
     leases = [] if table is None else table.document.leases.values()
     shards = {name: sum(lease.owner == name for lease in leases) for name in sorted(live)}
     named = few_of([f"{name} ({counted(count, 'shard')})" for name, count in shards.items()])
