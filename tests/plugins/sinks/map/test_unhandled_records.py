@@ -309,6 +309,28 @@ def test_a_record_that_waits_for_a_retry_is_handled_before_the_shard_is_given_up
     assert run_virtual(job()) == ([b"0", b"0"], "1")
 
 
+def test_the_log_says_what_the_next_reader_handles_again_behind_a_record_that_fails(caplog):
+    async def job():
+        async def handle(record):
+            if record.data == b"1":
+                raise ValueError("away")
+
+        sink = rp.MapSink(handle, retry_for="1h", clock=VirtualClock())
+        await sink.open(SinkContext())
+        await sink.write(batch_of_keys(*"abcd"))
+        await settle()
+        while sink.metrics()["outstanding"]:
+            await sink.flush(Checkpoint(LAST.state, True, (SHARD,)))
+            await asyncio.sleep(0.1)
+        await sink.close()
+        return sink.metrics()["left"]
+
+    assert run_virtual(job()) == 1
+    (line,) = [line for line in caplog.messages if "after this process has released the shard" in line]
+    assert line.startswith(f"record 2 of {SHARD} still fails ")
+    assert line.endswith("handles again 2 records that came after it and were handled here")
+
+
 def test_a_stop_does_not_wait_for_the_long_pause_before_a_retry():
     async def job():
         async def handle(record):

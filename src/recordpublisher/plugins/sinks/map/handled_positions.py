@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from recordpublisher.fetcher.shards.lineage import reachable
 from recordpublisher.fetcher.sink import State, UnfinishedShard
+from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import SequenceNumber
 from recordpublisher.publishers.records import Record, RecordBatch, to_millis
+from recordpublisher.publishers.safe_text import counted
 
 from .key_order import RETRY_SECONDS, UnhandledBatch, UnhandledRecord
+
+log = logging.getLogger("recordpublisher.plugins.sinks.map")
 
 _PROGRESS_FIELDS = frozenset(
     (
@@ -117,9 +122,15 @@ class HandledPositions:
         behind = [self._shards[each] for each in _descendants({key}, self._entries_at_release) & self._shards.keys()]
         if any(each.released_at is None for each in behind):
             return False  # A descendant is still read here, so its records cannot be left to another reader.
-        shard.drop_from(item.batch, item.index)
-        for each in behind:
-            each.drop_all()
+        handled = shard.drop_from(item.batch, item.index) + sum(each.drop_all() for each in behind)
+        log.warning(
+            "record %s of %s still fails after this process has released the shard: the shard's next reader begins at that record, and "
+            "handles again %s that came after it and were handled here",
+            item.record.sequence_number,
+            key,
+            counted(handled, "record"),
+            extra=log_extra(key, item.record.sequence_number),
+        )
         return True
 
     def seconds_until_dropped(self, item: UnhandledRecord, now: float) -> float:
@@ -236,19 +247,17 @@ class ShardProgress:
                 break
         return True
 
-    def drop_from(self, first: UnhandledBatch, index: int) -> None:
-        """Drop the record at `index` of the batch `first`, and all records after it, including those that are handled."""
+    def drop_from(self, first: UnhandledBatch, index: int) -> int:
+        """Drop the record at `index` of the batch `first`, and all records after it. Return how many of them were handled."""
         self.has_dropped = True
         batches = list(self.batches)
-        for batch in batches[batches.index(first) :]:
-            batch.drop_from(index)
-            index = 0
+        of_first, *later = batches[batches.index(first) :]
+        return of_first.drop_from(index) + sum(batch.drop_from(0) for batch in later)
 
-    def drop_all(self) -> None:
-        """Drop all records of the shard that are here, including those that are handled."""
+    def drop_all(self) -> int:
+        """Drop all records of the shard that are here. Return how many of them were handled."""
         self.has_dropped = True
-        for batch in self.batches:
-            batch.drop_from(0)
+        return sum(batch.drop_from(0) for batch in self.batches)
 
 
 def _progress_after(records: RecordBatch, count: int) -> dict[str, Any]:

@@ -407,7 +407,8 @@ class RecordHandling:
                 if item.attempts > self._settings.retries:
                     limits.append(self._settings.retry_for - failing_for)
                 pauses = self._retry_policy.delay_seconds(item.attempts - 1), *(each for each in limits if each > 0)
-                self._handle_later(items, min(pauses))
+                # A shorter pause would only be a rounding error of the limit, and the next attempt would come before the limit again.
+                self._handle_later(items, max(min(pauses), _MILLISECOND))
         elif self._settings.on_failure is OnBadRecord.FAIL:
             self._failed.append(items)
             if self._leaves_failed:

@@ -215,10 +215,12 @@ class UnhandledBatch:
             self._unhandled[index] = 0
         self.remaining -= 1
 
-    def drop_from(self, index: int) -> None:
-        """Drop the records from `index` on, including those that are handled: the next reader handles them again, in order."""
+    def drop_from(self, index: int) -> int:
+        """Drop the records from `index` on. Return how many of them were handled: the next reader handles them again, in order."""
+        handled = self._unhandled.count(0, index)
         self.limit = min(self.limit, index)
         self._unhandled[index:] = b"\1" * (len(self._unhandled) - index)
+        return handled
 
     def oldest_unhandled_ms(self) -> int:
         """Return when the first record that is not handled arrived (epoch ms)."""
