@@ -100,7 +100,7 @@ class ParquetOptions:
         return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
 
     def types_by_path(self) -> dict[str, Sequence[str]]:
-        """Return the allowed types of each inferred field by which files are sorted, by the field's name.
+        """Return the allowed types of each field that files are sorted by, under the field's name. It is for inferred columns.
 
         The first type is used until values show another one.
         """

@@ -37,7 +37,7 @@ from .record_fields import DATA
 
 log = logging.getLogger("recordpublisher.columns")
 _FEW_ROWS, _ENOUGH_ROWS = 100, 1_000
-"""A read that ends with fewer records than the first number logs nothing. A job logs after the second number of records, before its end."""
+"""How many records `NullFields` needs: the fewest for a log line at all, and the number after which it logs before the read has ended."""
 VALUE = "value"
 """The column of values without fields, such as numbers and lists."""
 _VALID = "a type of numbers, texts, bytes, times, lists, maps and objects of these"
@@ -200,7 +200,6 @@ class FrameColumns:
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
         """Return several batches as one Arrow batch.
 
-
         Raises: DeserializationError, which names the record and the field, if a value does not fit its column.
         """
         metadata = arrow_columns(*batches, schema=self.metadata)
@@ -239,7 +238,7 @@ class FrameColumns:
 
 
 class NullFields:
-    """Logs once which fields were null in all of the first records, because a misspelt field is always null.
+    """Logs once which fields were null in all of the first records. A misspelt field is always null.
 
     Whole columns are checked, not single records. After the log line, or once each field had a value, nothing more is checked.
 
@@ -278,7 +277,7 @@ class ChecksColumns(Protocol):
 
 
 class CheckedValues:
-    """A deserializer that checks that values fit into the columns. Records with other values are bad (`flink.deserializer.error`)."""
+    """Wraps a deserializer, and checks that its values fit the columns. Records with other values are bad (`flink.deserializer.error`)."""
 
     def __init__(self, values: Deserializer[Any], columns: ChecksColumns) -> None:
         self._values, self._columns = values, columns
@@ -325,7 +324,10 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _whole_number(value: Any) -> Any:
-    """Return the value. Raises: ValueError if it has a fraction, which Arrow would cut off."""
+    """Check that a number has no fraction, and return it. Arrow would cut the fraction off.
+
+    Raises: ValueError if it has one.
+    """
     if isinstance(value, (float, Decimal)) and value != int(value):
         raise ValueError(f"{value} has a fraction")
     return value
@@ -334,13 +336,16 @@ def _whole_number(value: Any) -> Any:
 def _decimal_column(precision: int, scale: int) -> _Column:
     """Return a column of decimals.
 
-    Each number is checked, because for a large exponent Arrow crashes the process, or returns a wrong number.
+    Each number is checked. For a large exponent Arrow would crash the process, or return a wrong number.
     """
     return _Column(pa.decimal128(precision, scale), exact_decimal_converter(precision, scale))
 
 
 def _float_of_32_bits(value: float) -> float:
-    """Return the value. Raises: ValueError if it is too large for 32 bits, because Arrow would turn it into infinity."""
+    """Check that a number is not too large for 32 bits, and return it. Arrow would turn it into infinity.
+
+    Raises: ValueError if it is too large.
+    """
     if isfinite(value) and abs(value) > _GREATEST_FLOAT:
         raise ValueError(f"{value} is too large for 32 bits")
     return value

@@ -78,7 +78,8 @@ class QueueLetters(StoredLetters):
             await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held.values()), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
-        """Restore or discard the letters that succeeded. Return those for which the service refused the call, and incomplete aggregates.
+        """Restore or discard the letters that succeeded. Return those that the service refused, and those that belong to an aggregate in
+        which another letter failed.
 
         The letters that failed stay hidden until the replay ends, so that the replay does not receive them again.
         """
@@ -98,7 +99,7 @@ class QueueLetters(StoredLetters):
 
 
 async def _records_of(letter: ReceivedRecord) -> list[UserRecord]:
-    """Return the record of a letter, or its sub-records if it is an aggregate. An aggregate without sub-records is returned itself."""
+    """Return the records of a letter: the sub-records if it is an aggregate, otherwise the record itself."""
     record = UserRecord(letter.data, letter.record_id, letter.arrival, letter.partition_key)
     # A queue has no shards, so sub-records of any hash key are kept.
     deaggregator = Deaggregator(Shard("queue", "queue", hash_range=HashRange()), ShardMetrics())

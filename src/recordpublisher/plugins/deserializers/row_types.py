@@ -74,7 +74,6 @@ _MOST_SCHEMA_LEVELS = 64
 class _Parser:
     """Parses a list of columns as in SQL (see `parse_columns`).
 
-
     It is written by hand because the grammar has only four rules. sqlglot would need the same table of types.
     """
 
@@ -325,7 +324,9 @@ def _digits_of(of: Any) -> tuple[int, int] | None:
 
 
 def _check_of(digits: dict[str, Any]) -> Callable[[Any], None]:
-    """Return a function that raises ValueError if a decimal of a row has more digits than its field (`digits`).
+    """Return a function that raises ValueError if a decimal of a row has too many digits for its field.
+
+    - `digits`: precision and scale of each field, by name.
 
     Without this check, PostgreSQL would round a number that does not fit, and a sink of JSON lines would write it unchanged.
     """
