@@ -134,7 +134,7 @@ class SnapshotSource(Protocol):
 
 
 class HistoryPoint(msgspec.Struct, frozen=True, rename="camel"):
-    """The totals at one moment (epoch ms): records written per second, and the largest lag (ms). Unknown values are None."""
+    """The totals at one moment (epoch ms): records written per second, and the largest lag of a shard (ms). Unknown values are None."""
 
     time_ms: int
     records_per_second: float | None = None

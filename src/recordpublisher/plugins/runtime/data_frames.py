@@ -223,9 +223,9 @@ def read_pandas(
 def _inferred_reader(
     batches: AsyncGenerator[RecordBatch, None], columns: Sequence[str] | None, metadata: bool, *, may_skip: bool
 ) -> StreamReader:
-    """Read everything, and return a reader of the columns that all records together show.
+    """Read everything, and return a reader of the columns that were inferred from all records together.
 
-    Raises: DeserializationError if a record does not fit them, unless `may_skip` is set; the errors of the read.
+    Raises: DeserializationError if a record does not fit the columns and `may_skip` is False; the errors of the read.
     """
     with closing(in_background("rp.read_arrow", grouped_batches(batches))) as waiting:
         groups = list(waiting)
@@ -288,7 +288,7 @@ def _with_json_fields(table: pa.Table) -> tuple[pa.Table, list[str]]:
 
 
 def _is_deep(of: pa.DataType) -> bool:
-    """Return whether a type is nested so deep that native code, which uses recursion, may crash the process."""
+    """Return whether a type is nested so deep that native code with recursion may crash the process."""
     level = [of]
     for _ in range(MOST_LEVELS):
         level = [kind.field(place).type for kind in level for place in range(kind.num_fields)]
@@ -296,7 +296,10 @@ def _is_deep(of: pa.DataType) -> bool:
 
 
 def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out: Collection[str]) -> list[str]:
-    """Return the columns that the frame has. Raises: ConfigurationError if a column does not exist."""
+    """Return the names of the frame's columns: `columns`, or by default `names` without those in `left_out`.
+
+    Raises: ConfigurationError if a column does not exist, or if `columns` is a text.
+    """
     if columns is None:
         return [name for name in names if name == DATA or name not in left_out]
     chosen = [columns] if isinstance(columns, str) else list(columns)
@@ -400,7 +403,7 @@ async def records_until(
 ) -> AsyncGenerator[RecordBatch, None]:
     """Yield the records up to the positions in `ends`, by `Shard.key`. End the read when it has passed all of them.
 
-    A shard that has ended in `ends` is never passed, because no record follows its position. The caller's bounds end such a read.
+    A shard that has ended in `ends` is never passed, because no record follows its position. Then a bound of the caller ends the read.
     """
     waited_for = set(ends)
     async with aclosing(batches):
