@@ -130,7 +130,7 @@ class AccountStorage:
             self._stored[name] = shard.log.tip - 1
 
     def _shards(self) -> list[tuple[str, tuple[Stream, Shard]]]:
-        """Return each shard and its stream, each under a name. No other shard of this account ever has that name, not even a deleted one."""
+        """Return each shard with its stream, each under a name that no other shard of this account ever has, not even a deleted one."""
         return [
             (_name(stream, shard.index), (stream, shard))
             for stream in self._account.streams().values()
@@ -196,7 +196,7 @@ class Database:
 
     @property
     def shards(self) -> set[str]:
-        """The names of all shards that have ever had records."""
+        """The names of the shards for which records were stored."""
         return set(self._shard_ids)
 
     def document(self) -> bytes | None:

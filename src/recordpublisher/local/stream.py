@@ -424,12 +424,12 @@ class ConsumerTable:
         return [self._consumers[name] for name in sorted(self._consumers)]
 
     def require_room(self, queue_count: int) -> None:
-        """Raise LimitExceededException if the stream has no room for one more consumer. Its `queue_count` queues count as consumers."""
+        """Raise LimitExceededException if the stream has no room for one more consumer. `queue_count`: its queues, which use the same room."""
         if len(self.all()) + queue_count >= self._limit:
             raise limit_exceeded(f"Stream {self._stream_arn} already has {self._limit} consumers.")
 
     def register(self, name: str, tags: Mapping[str, str] | None = None, queue_count: int = 0) -> Consumer:
-        """Add a consumer. `queue_count`: the number of queues of the stream, which count towards the same limit.
+        """Add a consumer. `queue_count`: the number of queues of the stream. They count towards the same limit.
 
         Raises: ResourceInUseException if the name is taken; LimitExceededException if the limit is reached; InvalidArgumentException if the
         tags are not valid.

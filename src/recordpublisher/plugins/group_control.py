@@ -48,8 +48,7 @@ async def drain(group: GroupStore, worker: str) -> None:
 
 
 async def seal(group: GroupStore, worker: str) -> None:
-    """Declare a worker dead at once. Other workers read its shards from its last checkpoint. Records that it wrote after that are written
-    again.
+    """Declare a worker dead at once. Other workers read its shards from its last checkpoint, and write later records again.
 
     If its process is running, it joins the group again as a new worker.
 
@@ -109,7 +108,7 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
 async def _announce(group: GroupStore, writer: str, version: int) -> None:
     """Tell the workers that the lease table has a new version, so that they read the table again.
 
-    The version is told in the record of a worker that does not exist, named `writer`. It is marked as that of a dead worker (sealed), so
+    They see the version in the record of `writer`, a worker that does not exist. The record is marked as that of a dead worker (sealed), so
     that the group deletes it.
     """
     await group.own_record(writer).write(WorkerRecord(writer, 1, is_sealed=True, table_version=version))

@@ -167,7 +167,7 @@ class SeenRecord:
 def seen_record_in(line: str, now: float) -> SeenRecord | None:
     """Return the record that a line of a client's output shows, or None if the line has another form.
 
-    The form is `[WORD] NUMBER PUT [SEEN]`. Without SEEN, the time at which the client saw the record, that time is `now` (epoch seconds).
+    The form is `[WORD] NUMBER PUT [SEEN]`. SEEN is when the client saw the record; by default it is `now` (epoch seconds).
     """
     found = _LINE.fullmatch(line)
     return found and SeenRecord(int(found["number"]), float(found["put"]), float(found["seen"] or now))

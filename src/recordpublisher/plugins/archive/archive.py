@@ -39,7 +39,8 @@ from .next_step import OrderKey, OrderOf, RangeFile, order_key_of, ranges_of
 from .rows import ArchivedRows, DecodeBuffer, JsonRows, MergedFiles, NoRows, OrderedFile, ParquetRows
 
 DOCUMENT_SECONDS = 60.0
-"""For how long the documents of shards, once read, are used (seconds). At the end of a shard's files they are always read again."""
+"""How long the documents of shards are used before they are read again (seconds). At the end of a shard's files they are always read again.
+"""
 
 
 class Archive:
@@ -118,9 +119,7 @@ class Archive:
         return {**archived, **known}
 
     async def shards_with(self, stream: str, needed: Iterable[str]) -> dict[str, Shard]:
-        """Return the shards as `shards` does. If a shard id in `needed` is missing, first read the documents and list the live stream
-        again.
-        """
+        """Return the shards as `shards` does. If an id in `needed` is missing, first read the documents and list the live stream again."""
         found = await self.shards(stream)
         if all(name in found for name in needed):
             return found
@@ -252,7 +251,7 @@ class ArchiveFiles(Protocol):
     """Where the archive is, for messages."""
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore | None]:
-        """Return the store of what the writing job stored about shards, and the store of the sink's positions.
+        """Return the store of the shards' documents, and the store of the sink's positions.
 
         The second is None if the positions are not stored with the files.
         """

@@ -219,7 +219,7 @@ def _live_class(properties: Properties) -> type[RecordPublisherFactory] | None:
 # --- the check of an archive by `recordpublisher doctor` ---
 
 _MOST_NAMED = 5
-"""How many of the shards that begin later than others are named."""
+"""In the result of `examine_archive`, at most this many shards that begin later than others are named."""
 
 
 async def examine_archive(archive: Archive, stream: str) -> str:
@@ -333,9 +333,7 @@ def _reached(files: Sequence[RangeFile]) -> tuple[OrderKey | None, RangeFile | N
 
 
 async def _arrival_ms(archive: Archive, file: RangeFile, row: int) -> int | None:
-    """Return when a record of a file arrived (epoch ms), or None if the file has no record. `row` is 0 for the first record, -1 for the
-    last.
-    """
+    """Return when a record of a file arrived (epoch ms), or None if there is none. `row`: 0 for the first record, -1 for the last."""
     opened = await archive.catalogue.open(file)
     try:
         rows = await opened.rows(opened.groups - 1 if row else 0) if opened.groups else None

@@ -222,8 +222,7 @@ class ArchivePublisher(RecordPublisher):
     async def _stream_has(self, file: RangeFile, *, is_owed: bool) -> bool:
         """Return whether the stream still has the records between the reader's position and the first record of `file`.
 
-        `is_owed`: whether a missing record counts as lost. If so, the stream must have all of these records; otherwise one of them is
-        enough.
+        `is_owed`: whether a missing record counts as lost. If so, the stream must have all of these records; otherwise one is enough.
         """
         archive, retention = self._archive, self._archive.retention
         assert retention is not None

@@ -37,7 +37,7 @@ class ParquetEncoder:
 
     @property
     def is_opened(self) -> bool:
-        """Whether the file was opened, which happens with its first row group or in `close`."""
+        """Whether the file was opened. It is opened for its first row group, or in `close`."""
         return self._writer is not None
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -100,7 +100,7 @@ class ParquetOptions:
         return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
 
     def types_by_path(self) -> dict[str, Sequence[str]]:
-        """Return the allowed types of each field that files are sorted by, under the field's name. It is for inferred columns.
+        """Return, for inferred columns, the allowed types of each field that files are sorted by, under the field's name.
 
         The first type is used until values show another one.
         """

@@ -88,7 +88,7 @@ class Partitions:
         return [part.name for part in self.parts if part.is_derived]
 
     def types_by_path(self) -> dict[str, Sequence[str]]:
-        """Return the allowed types of each field that the pattern uses, by the field's path. It is for inferred columns.
+        """Return, for inferred columns, the allowed types of each field that the pattern uses, by the field's path.
 
         The first type is used until values show another one.
         """

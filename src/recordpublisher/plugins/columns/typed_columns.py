@@ -37,7 +37,7 @@ from .record_fields import DATA
 
 log = logging.getLogger("recordpublisher.columns")
 _FEW_ROWS, _ENOUGH_ROWS = 100, 1_000
-"""How many records `NullFields` needs: the fewest for a log line at all, and the number after which it logs before the read has ended."""
+"""`NullFields` logs nothing for fewer records than the first number. It logs once the second number was checked, or at the end."""
 VALUE = "value"
 """The column of values without fields, such as numbers and lists."""
 _VALID = "a type of numbers, texts, bytes, times, lists, maps and objects of these"
@@ -86,7 +86,7 @@ class TypedColumns:
         """Return the column of a field.
 
         - `place`: the path of the field, such as `$.address.country`.
-        - `inside`: the classes around the field. A class inside itself has no Arrow type.
+        - `inside`: the classes that contain the field. A class inside itself has no Arrow type.
         """
         named, info = column_type(info), type_without_none(info)
         if named is not None or isinstance(info, inspect.DecimalType):
@@ -178,7 +178,7 @@ def to_arrow(*batches: RecordBatch, into: Any = None) -> pa.RecordBatch:
 
 @cache
 def frame_columns(of: Any = None) -> FrameColumns:
-    """Return the columns of a type, which are made once and kept. Raises: ConfigurationError if a field has no Arrow type."""
+    """Return the columns of a type. They are made once and kept. Raises: ConfigurationError if a field has no Arrow type."""
     return FrameColumns(of)
 
 

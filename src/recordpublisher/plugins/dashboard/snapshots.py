@@ -213,7 +213,7 @@ class JoinedSnapshots:
         self._last: tuple[float, JobSnapshot] | None = None
 
     async def snapshot(self) -> JobSnapshot:
-        """Return the current state of the job, or the last snapshot if it is newer than the interval.
+        """Return the current state of the job, or the last snapshot if it is newer than `interval_seconds`.
 
         Raises: RecordPublisherError if a stream cannot be read.
         """

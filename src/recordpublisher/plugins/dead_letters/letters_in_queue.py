@@ -20,7 +20,7 @@ from ..runtime.stream_names import StreamNames, streams_argument
 from .base import Failures, StoredLetters
 
 HIDDEN_SECONDS = 120
-"""How long letters are hidden from other processes while they are shown or replayed. After that they are visible again."""
+"""How long letters are hidden from other processes while they are shown or replayed (seconds). After that they are visible again."""
 
 _INCOMPLETE = "kept, because other records of its aggregate have failed or were not chosen: a queue removes an aggregate only as a whole"
 
@@ -78,8 +78,8 @@ class QueueLetters(StoredLetters):
             await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held.values()), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
-        """Restore or discard the letters that succeeded. Return those that the service refused, and those that belong to an aggregate in
-        which another letter failed.
+        """Restore or discard the letters that succeeded. Return those that the service refused, and those of an aggregate of which a part
+        failed.
 
         The letters that failed stay hidden until the replay ends, so that the replay does not receive them again.
         """

@@ -156,9 +156,7 @@ class GlueSchemas:
         self._needed: dict[int, Collection[bytes]] = {}
         """The versions that each batch needs, by `id(batch)`, for as long as the batch exists."""
         self._refused_at: dict[bytes, float] = {}
-        """When the registry said that it does not have a version (seconds of the event loop). A producer can name any number of such
-        versions.
-        """
+        """When the registry said that it does not have a version (seconds of the event loop). Producers can name any number of them."""
         self._fetching: dict[bytes, asyncio.Lock] = {}
         self._users = 0
         """Number of `fetch` calls that fetch a version now."""

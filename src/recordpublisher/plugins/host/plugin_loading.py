@@ -98,7 +98,7 @@ def _warn_once(message: str) -> None:
 def _load(candidate: _Candidate, loaded: list[object], registry: Registry) -> PluginStatus:
     """Load one plugin and register its names. An error inside the plugin is not raised; the plugin is listed as `failed`.
 
-    - `loaded`: the plugins that were loaded before, to which this one is added.
+    - `loaded`: the plugins that were loaded before. This one is added.
     """
     owner = candidate.owner
     try:

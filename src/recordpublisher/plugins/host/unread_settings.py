@@ -28,7 +28,10 @@ SHARED = {each.key: ("delta", "iceberg") for each in (PARQUET_COMPRESSION, PARQU
 """Properties that are named after one sink, with the other sinks that read them too."""
 _BUNDLED = "recordpublisher.plugins.sinks."
 Choice = tuple[NameTable[Any], Property[Any], str]
-"""The names of one kind of plugin, the property that chooses one, and how keys begin that name a plugin; empty if no key does."""
+"""The names of one kind of plugin, the property that chooses one, and the prefix of the keys of its settings.
+
+The name of the plugin follows the prefix. The prefix is empty if such keys name no plugin.
+"""
 
 
 def unread_settings(registry: Registry, properties: Properties, sink: Sink | None = None) -> list[str]:
@@ -62,8 +65,8 @@ def unused_dead_letters(properties: Properties) -> list[str]:
 
 
 def _settings_beside(registry: Registry, properties: Properties, sink: Sink | None) -> list[tuple[str, bool]]:
-    """Return the sink settings that have no effect because the program has made `sink`: a sentence for each, and whether it is for that
-    kind of sink.
+    """Return a sentence for each sink setting that has no effect, because the program has made `sink` itself. Return with each whether the
+    setting is for this kind of sink.
 
     Nothing is returned for a sink of the program or of another package, which may read any property. Settings of the Kinesis sink are left
     out, because a `Producer` of the program reads them.

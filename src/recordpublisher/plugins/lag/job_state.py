@@ -93,8 +93,8 @@ class JobState:
 class JobStateReader:
     """Reads the positions that a job has stored, even while the job runs. It writes nothing, and never opens the sink.
 
-    Positions and lease table are in the state store. Without one, they are in the database or folder into which the sink writes its rows. A
-    sink of another package may store positions by itself; they take precedence.
+    The lease table is in the state store or, without one, in the sink's database or folder. Positions are in the sink's database or folder
+    if the sink keeps them there, else in the state store. A sink of another package may store whole snapshots; they take precedence.
 
     - `store`: the state store, or None.
     - `sink`: the job's sink if it keeps positions, else None.
@@ -130,8 +130,7 @@ class JobStateReader:
         return await snapshots_in_sink(self._sink) or await self.load_in_store()
 
     async def load_or_beside_rows(self) -> Sequence[State]:
-        """Return the result of `load`. If it finds no positions or lacks some, return the states of `load_beside_rows` and set
-        `is_from_rows`.
+        """Return the result of `load`. If it lacks positions, return the states of `load_beside_rows` and set `is_from_rows`.
 
         Raises: the errors of `load`.
         """
@@ -180,8 +179,7 @@ class JobStateReader:
 
 
 def effect_of_no_positions(sink: type[Sink] | None, properties: Properties) -> str:
-    """Return in words what a restart of a job without stored positions does, and what helps. Return an empty text if the job stores
-    positions.
+    """Return in words what a restart does if no positions are stored, and what helps. Return an empty text if the job stores them.
 
     - `sink`: the class of the job's sink, or None if it is not known.
     """
@@ -207,9 +205,10 @@ async def snapshots_of_workers(
     The field `worker` of a snapshot is the name of its worker, or None.
 
     - `read`: returns the positions that a worker has stored.
-    - `entries`: the sink's own store of positions, if it has one. A job that runs alone may have its positions there.
+    - `entries`: the sink's own store of positions, for a job that runs alone.
 
-    Raises: MissingPositionsError if `read` does not return the position of a shard for its owner.
+    Raises: MissingPositionsError if the position of a shard is not stored where it should be; StateError if the job starts again and again
+    during the read.
     """
     missing: list[str] = []
     for _ in range(ATTEMPTS):

@@ -33,8 +33,7 @@ _UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
 
 
 class CloudWatchExporter(PeriodicExporter):
-    """Writes a line for each worker, and with `flink.metrics.cloudwatch.shards` a line for each shard. CloudWatch bills each shard's
-    metrics.
+    """Writes a line for each worker and, with `flink.metrics.cloudwatch.shards`, for each shard. CloudWatch bills each metric of a shard.
 
     Owns the last value of each counter and histogram. CloudWatch adds values up, so a line has the difference to the line before.
     """

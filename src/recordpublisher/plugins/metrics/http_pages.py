@@ -19,7 +19,7 @@ _log_of_peers.disabled = True
 
 MAX_CONNECTIONS = 64
 IDLE_SECONDS = 30.0
-"""A connection without a complete request is closed after this time."""
+"""A connection without a complete request is closed after this time (seconds)."""
 CLOSE_SECONDS = 1.0
 BROWSER_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 """Headers of servers for this machine. Browsers then store no response, and use only the given content type."""

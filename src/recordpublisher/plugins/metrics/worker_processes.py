@@ -65,6 +65,7 @@ async def exported_from_processes(
     Yield the folder for the workers' sockets, or None if there is no exporter. Only this user can read the folder.
 
     - `properties`: `flink.metrics.exporters` names the exporters.
+    - `count`: the number of workers.
     - `more`: further exporters, such as a dashboard.
 
     Raises: ConfigurationError if an exporter's properties are invalid.

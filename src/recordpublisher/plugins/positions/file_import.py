@@ -63,8 +63,7 @@ class FileTransfer:
 def read_positions(path: Path) -> dict[str, ShardState]:
     """Return the state of each shard by `Shard.key`, in the order of the file.
 
-    Raises: ConfigurationError if the file cannot be read; StateError, naming the line, if a line is not a valid position or repeats a
-    shard.
+    Raises: ConfigurationError if the file cannot be read; StateError, naming the line, if a line has no valid position or repeats a shard.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -114,8 +114,7 @@ class JobPositions:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
 
     async def store(self, states: Mapping[str, ShardState]) -> None:
-        """Store states as the first positions of the job. If the job runs alone, they replace its positions, and a process that still runs
-        can no longer write.
+        """Store the first positions of the job. If the job runs alone, they replace its positions, and later writes of its process fail.
 
         Raises: ConfigurationError if there is no state store; StateError if a group has positions, or if the states cannot be written.
         """
@@ -152,7 +151,7 @@ class JobPositions:
         await self._store_over(store, found, states)
 
     async def _seal_positions(self, group: GroupStore) -> None:
-        """Make later commits of former workers fail, because a worker may only be suspended. What they committed before is published later."""
+        """Make later commits of former workers fail. A worker may only be suspended. What it has committed before is published later."""
         entries = entry_store_of(self._sink)
         for worker, record in (await group.read_records(consistent=True)).items():
             await seal_parts(group, record.document)
@@ -179,8 +178,7 @@ class JobPositions:
     ) -> None:
         """Store the states over those in `found`.
 
-        If the job runs alone, first seal its worker: mark the worker's record, then the documents with its positions. Later writes of its
-        process then fail.
+        If the job runs alone, first make later writes of its process fail: seal its worker's record, then the documents with its positions.
         """
         if (alone := found.document.alone) is not None:
             group, entries = GroupStore(store), entry_store_of(self._sink)
@@ -195,9 +193,7 @@ class JobPositions:
 
     @property
     def _entries(self) -> ConditionalStore | None:
-        """The store of positions in the sink's database or folder, if the job has no state store; else None. It then has the lease table
-        too.
-        """
+        """The store of positions in the sink's database or folder; None if the job has a state store. It also has the lease table."""
         return entry_store_of(self._sink) if self._properties.value(STATE_URI) is None else None
 
     def _written_store(self) -> ConditionalStore:

@@ -101,9 +101,7 @@ class CommandOptions(msgspec.Struct, frozen=True):
         return None if self.given.is_set(declared) else own
 
     def streams(self, own: StreamsArgument) -> StreamsArgument:
-        """Return the streams in the command's options. Without them, return the program's. Raises: ConfigurationError if the options are
-        invalid.
-        """
+        """Return the streams in the command's options, or else the program's. Raises: ConfigurationError if the options are invalid."""
         is_given = any(map(self.given.is_set, (STREAMS, STREAMS_FILE, STREAMS_FUNCTION)))
         return streams_argument(self.given) if is_given else own
 

@@ -44,7 +44,7 @@ HandlerArgument = (
     | Callable[[list[V]], object]
     | Callable[[V], object]
 )
-"""A function of a record or of its value, or with a `batch_size` above 1, of a list of records or values."""
+"""A function of a record, or of its value. With a `batch_size` above 1 it takes a list of them."""
 SPARE_SECONDS = 1.0
 """The function answers this long before its time is up (seconds). If it has less than twice this time, it answers after half of it."""
 

@@ -67,8 +67,7 @@ class BoundedReader:
     async def read(
         self, shards: Mapping[Shard, ShardState], sink: Sink, bounds: Bounds, *, is_replay: bool = False
     ) -> BoundedResult:
-        """Read exactly these shards, each from its state, until a bound is met. There is no shard discovery, and no shard waits for its
-        parents.
+        """Read these shards, each from its state, until a bound is met. No shards are discovered, and none waits for its parents.
 
         Batches reach the sink with event times and watermarks.
 

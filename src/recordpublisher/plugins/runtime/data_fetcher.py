@@ -367,8 +367,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, store the snapshot and return it.
 
-        Raises: FencedError if a newer start owns the state; StateError if the snapshot cannot be stored, or if the fetcher is not open or
-        was stopped while it opened; and errors of the sink's `flush`.
+        Raises: FencedError if the job was started again elsewhere, and that start owns the state; StateError if the snapshot cannot be
+        stored, or if the fetcher is not open or was stopped while it opened; and errors of the sink's `flush`.
         """
         self._check_opened()
         with job_in_lines(self.job_name):
@@ -383,13 +383,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         return self._fetcher.retention_ms(stream)
 
     def progress(self) -> WorkerProgress:
-        """Return the figures of a progress line, in a twentieth of the time of `metrics()`.
-
-        - `records`: records read, including `skipped` records and `dead_letters`.
-        - `open_shards`, `idle_shards`, `held_shards`: numbers of shards.
-        - `lag_ms`: the lag of the shard that is furthest behind.
-        - `unfinished`: records that the sink has not finished. None if not known.
-        """
+        """Return the figures of a progress line, such as `records` and `lag_ms`. The call costs a twentieth of `metrics()`."""
         return self._fetcher.progress()
 
     def sink_metrics(self) -> list[SinkMetric]:

@@ -94,17 +94,17 @@ def read_arrow(
     Example: `rp.read_arrow("orders", start="2026-11-26T06:00:00Z")`. Nothing is stored.
 
     - `start`: TRIM_HORIZON (the default: the oldest record), an age (`"1h"` or a timedelta), a time (a datetime or ISO-8601 with a zone, or
-      epoch seconds), or a snapshot of a job, after whose positions the read begins.
-    - `end`: NOW (the default: the tip), a time (the read of a shard ends before its first record at or after that time), or a snapshot,
-      whose positions are the last.
+      epoch seconds), or a snapshot of a job. The read begins after the positions in the snapshot.
+    - `end`: NOW (the default: the tip), a time, or a snapshot. Each shard is read until its first record at or after the time, or up to its
+      position in the snapshot.
     - `event_times`: a pair of times, either of which may be None for no limit. Only records with an event time from the first up to, but
       not including, the second are returned.
     - `columns`: the names of the columns, in their order. `metadata=False` leaves out the columns of the metadata.
-    - `deserializer`: a type, whose fields become columns (a nested object becomes a struct), followed by the metadata. Without a type the
+    - `deserializer`: a type. Its fields become columns, followed by the metadata; a nested object becomes a struct. Without a type the
       columns are the same as in Spark, with the payload as `data`. A function or `json` adds the column `value`, with the value as JSON.
 
-    At most 20,000 rows or 16 MiB of records wait for the next batch. `close` the reader to end early. With the schema INFER
-    everything is read at once into memory, because the columns are those of all records. Needs the extra `arrow`.
+    At most 20,000 rows or 16 MiB of records wait for the next batch. `close` the reader to end early. With the schema INFER everything is
+    read at once into memory, because the columns are those of all records. Needs the extra `arrow`.
 
     Raises: ConfigurationError at once, even if a field has no Arrow type or a column is unknown; other errors while batches are taken.
     """
@@ -458,10 +458,10 @@ async def grouped_batches(batches: AsyncGenerator[RecordBatch, None]) -> AsyncGe
 
 
 class StreamReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc] # pyarrow is not typed
-    """A reader of Arrow batches that owns the read of the streams, and ends that read when it is closed.
+    """A reader of Arrow batches that owns the read of the streams. When it is closed, it ends that read.
 
-    `RecordBatchReader.from_batches` does not close the generator that it reads from, and a reader that is passed through the C interface
-    loses the class of an error. So the batches are passed through the IPC format, in memory, which copies them once.
+    `RecordBatchReader.from_batches` would not close the generator that it reads from. A reader that is passed through the C interface would
+    lose the class of an error. So the batches are passed through the IPC format, in memory, which copies them once.
     """
 
     def __init__(

@@ -148,8 +148,7 @@ def _host_and_ports(address: str) -> tuple[str, range]:
 def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
     """Return the metrics in the text format of Prometheus, for a page `/metrics` that the application serves itself.
 
-    - `sources`: fetchers, producers, and Kinesis sinks that are not the sink of a job. Call this function in the event loop of the
-      fetchers.
+    - `sources`: fetchers, producers, and Kinesis sinks that are not the sink of a job. Call this in the event loop of the fetchers.
 
     The label `producer` of a producer or sink is its stream. For the second one of the stream `orders` it is `orders-2`.
 
