@@ -424,7 +424,7 @@ class ConsumerTable:
         return [self._consumers[name] for name in sorted(self._consumers)]
 
     def require_room(self, queue_count: int) -> None:
-        """Raise LimitExceededException if the stream has no room for one more consumer. `queue_count`: its queues, which use the same room."""
+        """Raise LimitExceededException if the stream has no room for one more consumer. `queue_count`: its queues, which need room too."""
         if len(self.all()) + queue_count >= self._limit:
             raise limit_exceeded(f"Stream {self._stream_arn} already has {self._limit} consumers.")
 

@@ -126,8 +126,7 @@ _UNKNOWN_HOST = ("failed to resolve host", "could not translate host name")
 class Database:
     """One connection to a database. It owns an engine of SQLAlchemy, and the only thread that uses this engine.
 
-    A call waits until the previous one has ended, even if that call was cancelled. With a pool of threads, a cancelled call would overlap
-    the next one on the same connection, and one of them would commit or roll back the other's work.
+    A call waits until the previous one has ended, even if that call was cancelled. So two calls never use the connection at the same time.
 
     - `key`: the property that has the URI.
 
@@ -340,8 +339,8 @@ def session_prefix(table: str, job: str) -> str:
 def end_sessions(connection: Connection, name: str) -> None:
     """End the sessions that run a transaction with this name (`name_transactions`). With SQLite do nothing.
 
-    A process that is suspended in the middle of a commit would hold its locks until it resumes, possibly forever. (The server ends
-    sessions that are idle between two statements, but not those that stopped while sending one.)
+    A process that is suspended in the middle of a commit would hold its locks until it resumes. The server does not end such a session
+    itself, because it is not idle.
     """
     if connection.dialect.name != "postgresql":
         return

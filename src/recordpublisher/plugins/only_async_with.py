@@ -1,4 +1,4 @@
-"""A base class for objects that need `async with`. Its error for a plain `with` says what to write; Python's own message does not."""
+"""`OnlyAsyncWith`: the base class of objects that need `async with`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import ClassVar, NoReturn
 
 
 class OnlyAsyncWith:
-    """Base class of objects that need `async with`. A plain `with` raises an error that says so."""
+    """Base class of objects that need `async with`. A plain `with` raises an error that says what to write. Python's own error does not."""
 
     _called: ClassVar[str] = ""
     """Name of the function that makes the object; empty if a program calls the class itself."""

@@ -39,8 +39,7 @@ from .next_step import OrderKey, OrderOf, RangeFile, order_key_of, ranges_of
 from .rows import ArchivedRows, DecodeBuffer, JsonRows, MergedFiles, NoRows, OrderedFile, ParquetRows
 
 DOCUMENT_SECONDS = 60.0
-"""How long the documents of shards are used before they are read again (seconds). At the end of a shard's files they are always read again.
-"""
+"""How long the documents of shards are used before they are read again (seconds), except at the end of a shard's files."""
 
 
 class Archive:
@@ -282,14 +281,14 @@ class FileCatalogue:
         self._listing = asyncio.Lock()
 
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
-        """Return what the writing job stored about each shard of the stream, by shard id. Read it from the store."""
+        """Read what the writing job stored about each shard of the stream, by shard id."""
         shards, _ = await self._stores()
         stored, place = await shards.list(f"{stream}/"), shards.place
         found = [read_document(each.value, ShardDocument, f"{name} in {place}", 1) for name, each in stored.items()]
         return {document.id: document for document in found}
 
     async def document(self, shard: Shard) -> ShardDocument | None:
-        """Return what the writing job stored about a shard. Read it from the store."""
+        """Read what the writing job stored about a shard."""
         shards, _ = await self._stores()
         if (stored := await shards.get(shard.key)) is None:
             return None
@@ -338,7 +337,7 @@ class FileCatalogue:
         return found
 
     async def open(self, file: RangeFile) -> ArchivedRows:
-        """Open the files that `file` names. Several files are merged in the order of sequence numbers."""
+        """Open the files that `file` names, merged in the order of sequence numbers."""
         opened: list[ArchivedRows] = [await self._files.opened(path) for path in file.paths]
         if len(opened) > 1:
             return MergedFiles(opened, self._order_of)

@@ -41,7 +41,7 @@ _NONE = "NONE"
 class ArchiveFactory(RecordPublisherFactory):
     """Makes the publishers of a job that reads an archive first.
 
-    It owns the archive and the live factory. The live factory makes the publishers of the live stream.
+    It owns the archive, and `live`, the factory of the live stream's publishers.
 
     - `live`, `lister`, `catalogue`, `clock`: given only by tests.
 
@@ -266,7 +266,7 @@ async def examine_archive(archive: Archive, stream: str) -> str:
 async def _unlisted(archive: Archive, stream: str) -> str:
     """List the live stream. Return an empty text, or if the call fails, the end of a sentence about the error.
 
-    The error is not raised, because other checks report it, and the archive can be examined without the stream.
+    Other checks report the error, and the archive can be examined without the stream.
     """
     try:
         await archive.list_once(stream)

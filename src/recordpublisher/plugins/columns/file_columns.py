@@ -72,7 +72,7 @@ class FileColumns:
     def rows(self, batches: Sequence[RecordBatch], rejected: list[RejectedRecord]) -> list[pa.RecordBatch]:
         """Return the records as Arrow batches, and add each record that does not fit the columns to `rejected`.
 
-        If all records fit, there is one Arrow batch. Otherwise each batch is converted alone, and bad records are found by halving.
+        If all records fit, there is one Arrow batch.
         """
         try:
             return [self._together(batches)]

@@ -91,7 +91,7 @@ def warn_of_broken_plugins(registry: Registry) -> None:
 
 @lru_cache(maxsize=100)
 def _warn_once(message: str) -> None:
-    """Log a message at its first occurrence in this process. A program may load the registry often."""
+    """Log a message, once in this process. A program may load the registry often."""
     _log.warning("%s", message)
 
 
@@ -261,8 +261,7 @@ def _installed_in(places: tuple[tuple[str, int], ...]) -> list[_Candidate]:
 
     - `places`: the entries of `sys.path`, each with the time of its last change (ns).
 
-    The result is cached, because searching a few hundred distributions takes milliseconds. After an installation the times differ, and the
-    search runs again.
+    The result is cached for the same `places`, because searching a few hundred distributions takes milliseconds.
     """
     built_in = _Candidate(NameOwner("builtins", hookspecs.PROJECT), lambda: built_ins.plugin)
     has_other_finders = any(

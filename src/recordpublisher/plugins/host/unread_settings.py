@@ -28,9 +28,9 @@ SHARED = {each.key: ("delta", "iceberg") for each in (PARQUET_COMPRESSION, PARQU
 """Properties that are named after one sink, with the other sinks that read them too."""
 _BUNDLED = "recordpublisher.plugins.sinks."
 Choice = tuple[NameTable[Any], Property[Any], str]
-"""The names of one kind of plugin, the property that chooses one, and the prefix of the keys of its settings.
+"""The names of one kind of plugin, the property that chooses one, and the prefix of keys that is followed by a plugin's name.
 
-The name of the plugin follows the prefix. The prefix is empty if such keys name no plugin.
+The prefix is empty if such keys name no plugin.
 """
 
 

@@ -204,7 +204,6 @@ async def snapshots_of_workers(
 
     The field `worker` of a snapshot is the name of its worker, or None.
 
-    - `read`: returns the positions that a worker has stored.
     - `entries`: the sink's own store of positions, for a job that runs alone.
 
     Raises: MissingPositionsError if the position of a shard is not stored where it should be; StateError if the job starts again and again
@@ -237,7 +236,6 @@ async def snapshots_of_workers(
 async def _positions(
     read: PositionsLoader, table: LeaseTable, records: Mapping[str, WorkerRecord]
 ) -> dict[str, Positions]:
-    """Return the positions that each owner has stored."""
     return {worker: await read(records[worker]) for worker in table.owners & records.keys()}
 
 

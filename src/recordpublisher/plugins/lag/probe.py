@@ -276,9 +276,7 @@ SHARDS_AT_ONCE = 8
 
 FEW_RECORDS, MANY_RECORDS = 100, 1_000
 FIRST_WINDOW_MS = 2_000
-"""How far before now the first read for a rate starts (ms). A shard accepts 1 MB a second, so at most 2 MB arrived since then. That is what
-a shard returns in one second.
-"""
+"""How far before now the first read for a rate starts (ms). At most 2 MB arrive in this time, and one second is enough to read them."""
 SECOND_WINDOW_MS = 20_000
 """How far before now the second read starts (ms). It is needed if the first one found no record."""
 
@@ -300,8 +298,7 @@ class ShardActivity:
 async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interval_ms: int) -> ShardActivity:
     """Return the rates of the records that arrived in the last `interval_ms`, and the newest of these records.
 
-    If there are more than a few, read only the last seconds in which records arrived. After a burst of more records than one read returns,
-    a bisection finds its last records.
+    If more than a few arrived, the rates are those of the last seconds in which records arrived.
 
     Raises: KinesisError if a call fails; nothing is retried.
     """
@@ -331,8 +328,6 @@ async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interva
 
 async def _end_of_burst(port: PollingPort, shard: Shard, full_ms: int, empty_ms: int, now_ms: int) -> ShardActivity:
     """Find by bisection a time from which one read reaches the tip. Return the rates since then, and the newest record.
-
-    This takes about ten reads. Together they return fewer bytes than a read of the whole burst.
 
     - `full_ms`: a time since which more records arrived than one read returns. `empty_ms`: a time since which none arrived.
     """

@@ -83,10 +83,7 @@ def read_positions(path: Path) -> dict[str, ShardState]:
 def positions_from_states(
     states: Mapping[str, ShardState], listed: Sequence[Shard], streams: Collection[str]
 ) -> list[ImportedPosition]:
-    """Return the positions from which the job starts, sorted by shard.
-
-    - `states`: the states in the file.
-    - `streams`: the names of the job's streams.
+    """Return the positions from which the job starts. `states`: those in the file. `streams`: the names of the job's streams.
 
     Raises: StateError if `states` has a stream that the job does not read, or lacks one that it reads.
     """

@@ -233,7 +233,7 @@ class KclLease:
 
 
 def check_hash_range(lease: KclLease, shard: Shard) -> None:
-    """Check that a lease and its shard have the same hash range. Raises: StateError if they differ, because the lease is of another stream."""
+    """Check that a lease and its shard have the same hash range. Raises: StateError if not, because the lease is of another stream."""
     if lease.hash_range is not None and lease.hash_range != shard.hash_range:
         raise StateError(
             f"the lease {lease.key} has the hash keys {lease.hash_range.start} to {lease.hash_range.end}, but the shard of {shard.stream} "

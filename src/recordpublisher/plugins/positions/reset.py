@@ -150,7 +150,7 @@ class PositionsReset:
         await self.job.store_over(imported_states(plan))
 
     async def _list(self, stream: str, restored: RestoredState) -> list[Shard]:
-        """Return the shards of a stream. List it again while a shard is missing that may exist, so that no position is dropped by mistake."""
+        """Return the shards of a stream. List it again while a shard is missing that may exist, because its position would be dropped."""
         missing, found = MissingShards(self.lister.shard_exists), dict[str, Shard]()
         for _ in range(MOST_LISTINGS):
             listed = await self._retried(functools.partial(self.lister.list_shards, stream))

@@ -27,10 +27,9 @@ from .job_positions import end_group
 
 
 class JobLeftovers:
-    """Finds leftovers of a job's sink and dead-letter sink: data that was staged, and that no process will publish.
+    """Finds leftovers of a job's sink and dead-letter sink: data that was staged, and that no process will publish. Never opens the sinks.
 
-    A running job has data that it has just staged and that stored positions do not name yet. Only its age distinguishes it from leftovers.
-    Sinks that stage nothing have no leftovers. The sinks are never opened.
+    Stored positions do not name data that a running job has just staged. Only its age distinguishes such data from leftovers.
 
     Raises: ConfigurationError if a property is invalid.
     """
