@@ -270,7 +270,7 @@ class LocalStream:
         return self._served.call(lambda: self._served.endpoint.stream(self.name).split(shard_id))
 
     def merge(self, shard_id: str, adjacent_shard_id: str) -> str:
-        """Merge two adjacent shards, the one with the lower hash keys first. Return the child's id.
+        """Merge two adjacent shards, the one with the lower hash keys first, and return the child's id.
 
         Raises: ApiError if the shards are not adjacent in this order, or if one is closed.
         """

@@ -196,7 +196,7 @@ class Stream:
         return tuple(child.id for child in split(self, shard, middle))
 
     def merge(self, shard_id: str, adjacent_shard_id: str) -> str:
-        """Merge two adjacent shards, the one with the lower hash keys first. Return the child's id.
+        """Merge two adjacent shards, the one with the lower hash keys first, and return the child's id.
 
         Raises: ApiError if the shards are not adjacent in this order, or if one is closed.
         """

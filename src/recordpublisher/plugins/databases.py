@@ -178,7 +178,7 @@ class Database:
         return f"{url.get_backend_name()}://{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
 
     def exists(self) -> bool:
-        """Return whether the database exists. False only for a missing SQLite file, because a connection would create it."""
+        """Return whether the database exists, without creating it. False only for a missing SQLite file."""
         url = self._engine.url
         return url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists()
 

@@ -1,4 +1,4 @@
-"""`OnlyAsyncWith`: the base class of objects that need `async with`."""
+"""The base class of objects that need `async with`."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _NONE = "NONE"
 class ArchiveFactory(RecordPublisherFactory):
     """Makes the publishers of a job that reads an archive first.
 
-    It owns the archive, and `live`, the factory of the live stream's publishers.
+    It owns the archive, and the live factory, which makes the publishers of the live stream.
 
     - `live`, `lister`, `catalogue`, `clock`: given only by tests.
 

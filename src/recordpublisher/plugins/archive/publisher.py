@@ -65,7 +65,7 @@ class ArchivePublisher(RecordPublisher):
         self._lost_seconds = 0.0
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """From now on, publish batches of at most `held_bytes`, or of one record if that is larger."""
+        """Publish batches of at most `held_bytes` from now on, or of one record if that is larger."""
         self._budget = held_bytes
         if self._live is not None:
             self._live.set_read_budget(held_bytes)

@@ -50,7 +50,7 @@ class TableLetters(StoredLetters):
         self._name = properties.value(SQL_TABLE)
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Yield the letters in the order of stream, shard and sequence number. Leave out letters that a running job adds meanwhile.
+        """Yield the letters in the order of stream, shard and sequence number. Leave out letters that a running job adds after the call.
 
         Raises: ConfigurationError if the table does not have the columns of a record.
         """

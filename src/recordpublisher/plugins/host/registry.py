@@ -51,11 +51,10 @@ class Registry:
         self.metrics_exporters = NameTable[MetricsExporter]("metrics exporter", self.plugins, MetricsExporter)
 
     def import_chosen(self, properties: Mapping[str, str]) -> None:
-        """Import the classes that may have declared the given properties:
+        """Import the classes that may have declared the given properties.
 
-        - each class that the value of a property names, alone or in a list;
-        - each plugin class whose name is a part of a key. A file that two jobs share may have keys of both;
-        - the classes of all plugins, if a key is still unknown after that.
+        These are the classes that values of properties name, alone or in a list, and the plugin classes whose names are parts of keys. (A
+        file that two jobs share may have keys of both.) If a key is still unknown after that, the classes of all plugins are imported.
         """
         self._import_named(properties)
         if any(map(is_unknown, properties)):

@@ -14,7 +14,7 @@ class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     - `job`: the name of the job, if it has one.
     - `time_ms`: the moment (epoch ms).
     - `global_watermark`: the global watermark (epoch ms).
-    - `alignment`: for which shard alignment waits and why, in one sentence.
+    - `alignment`: a sentence that says for which shard alignment waits, and why.
     """
 
     job: str | None = None

@@ -283,7 +283,7 @@ SECOND_WINDOW_MS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class ShardActivity:
-    """What arrives in a shard. Values that are not known are None.
+    """The records that arrive in a shard. Values that are not known are None.
 
     - `records_per_second`, `bytes_per_second`: Kinesis records, and bytes of their data. Both are 0 if no record arrived lately.
     - `tip`, `tip_age_ms`: sequence number and age (ms) of the newest record, if one arrived lately.

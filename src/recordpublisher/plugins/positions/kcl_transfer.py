@@ -242,7 +242,7 @@ def check_hash_range(lease: KclLease, shard: Shard) -> None:
 
 
 def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:
-    """Return the lease in a row, or None if the row is no lease. KCL 3.5 and later keep other entities in the same table.
+    """Return the lease in a row, or None if the row is something else. KCL 3.5 and later keep other entities in the same table.
 
     Raises: StateError if the row is not a valid lease.
     """
