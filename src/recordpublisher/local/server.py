@@ -461,7 +461,7 @@ class Http2Server:
 
 
 class Certificate:
-    """A folder with a TLS certificate and its key, which only this user can read.
+    """A folder with a TLS certificate and its key. Only this user can read it.
 
     The certificate is valid for one year, for `localhost` and `host`. Raises: ConfigurationError if the extra local is not installed.
     """

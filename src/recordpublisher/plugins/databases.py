@@ -410,7 +410,7 @@ def names_unknown_host(error: DBAPIError) -> bool:
 def message_of_ended_session(error: DBAPIError) -> str | None:
     """Return our message for a session that was ended, or None for other errors.
 
-    The message of the client library says that the server crashed, which is seldom true.
+    The client library says that the server crashed. That is seldom true.
     """
     if _sqlstate(error) != "57P01" and "terminated abnormally" not in str(error.orig):
         return None

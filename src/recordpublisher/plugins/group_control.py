@@ -186,7 +186,7 @@ class ShardStatus:
     """The status of one shard, as `recordpublisher group show --json` has it. `SHARD_COLUMNS` are its columns in the text.
 
     - `worker`: the worker that holds it.
-    - `epoch`: the epoch of its lease (`Lease`), which is higher for each owner. 0 if no worker has held it yet.
+    - `epoch`: the epoch of its lease (`Lease`). Each owner has a higher one. 0 if no worker has held it yet.
     - `load`: bytes per second, as the worker that holds it reports them. None if they are 1,000 or less.
     - `next_worker`: the worker to which the shard is about to move; None if it stays where it is.
     """

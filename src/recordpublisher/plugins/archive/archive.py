@@ -102,7 +102,7 @@ class Archive:
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
         """Return what the writing job stored about each shard of the stream, by shard id.
 
-        Raises: ConfigurationError if it stored nothing about a shard that has files, unless `allows_unproven`.
+        Raises: ConfigurationError if it stored nothing about a shard that has files, and `allows_unproven` is not set.
         """
         return await self._load(stream, DOCUMENT_SECONDS)
 

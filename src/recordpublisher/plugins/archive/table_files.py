@@ -51,7 +51,7 @@ _KEYS = {
 }
 """The columns that say which rows a file has, and the types to which they are cast.
 
-Another program may have written texts as string views, which pyarrow cannot filter.
+Another program may have written texts as string views. pyarrow cannot filter these.
 """
 
 
@@ -153,7 +153,7 @@ class _TableFiles:
     async def _folder(self) -> TableFolder:
         """Return the folder of the table, with valid credentials.
 
-        Credentials from a catalogue are kept while they are valid, so that the catalogue is not asked for each file.
+        Credentials from a catalogue are kept while they are valid. Otherwise the catalogue would be asked for each file.
         """
         now = asyncio.get_running_loop().time()
         if self._newest is None or now - self._newest[0] >= _FOLDER_SECONDS:

@@ -88,7 +88,7 @@ class FileColumns:
             return [rows for half in halves for rows in self.rows([half], rejected)]
 
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
-        """Return several batches as one Arrow batch. Raises: DeserializationError, which names the record, if a record does not fit."""
+        """Return several batches as one Arrow batch. Raises: DeserializationError, naming the record, if a record does not fit."""
         rejected: list[RejectedRecord] = []
         rows = self.rows(batches, rejected)
         for record, reason in rejected:
@@ -114,7 +114,7 @@ class FileColumns:
 class InferredColumns(FileColumns):
     """The columns inferred from JSON, then the metadata. An instance does not change: `grown_by` returns a new one.
 
-    The fields and their types are given as a *shape*, which `deserializers/schemas.py` describes.
+    The fields and their types are given as a *shape* (see `deserializers/schemas.py`).
     """
 
     def __init__(

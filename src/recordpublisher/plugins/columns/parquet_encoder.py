@@ -1,4 +1,4 @@
-"""Writes rows into a Parquet file, one row group after the other, so that at most one row group waits in memory."""
+"""Writes rows into a Parquet file, one row group after the other. At most one row group waits in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ParquetEncoder:
     """Writes one Parquet file. It collects rows until a row group is full, and opens the file with the first row group."""
 
     def __init__(self, open_target: Callable[[], Any], schema: pa.Schema, options: ParquetOptions) -> None:
-        """Prepare a file that is opened later. `open_target` returns a path, or a binary file, which the encoder does not close."""
+        """Prepare a file that is opened later. `open_target` returns a path or a binary file. The encoder does not close a binary file."""
         self._open_target = open_target
         self._schema, self._options = schema, options
         self._order = [(name, "ascending") for name in options.sorted_by]

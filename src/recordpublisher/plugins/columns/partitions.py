@@ -34,7 +34,7 @@ An umlaut is not escaped, because Spark would read each of its escaped bytes as 
 
 
 class Partitions:
-    """The parts of the pattern `flink.sink.partitions`, which decide the partition of each row.
+    """The parts of the pattern `flink.sink.partitions`. They decide the partition of each row.
 
     Times are truncated to their unit in UTC.
     """

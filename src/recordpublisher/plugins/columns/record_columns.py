@@ -80,7 +80,7 @@ def binary_column(
 
 
 def text_column(values: Sequence[str | None]) -> pa.Array:
-    """Return a column of texts, in which None is null."""
+    """Return a column of texts. None becomes null."""
     try:
         text = "".join(values)  # type: ignore[arg-type]  # Most columns have no nulls.
     except TypeError:

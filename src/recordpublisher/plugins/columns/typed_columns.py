@@ -63,14 +63,14 @@ class TypedColumns:
     """The columns of values of one type, without metadata. `fields` has their names and Arrow types."""
 
     def __init__(self, of: Any) -> None:
-        """Choose the columns of the type `of`. Raises: ConfigurationError, which names the field, if a field has no Arrow type."""
+        """Choose the columns of the type `of`. Raises: ConfigurationError, naming the field, if a field has no Arrow type."""
         self._name, info = type_name(of), inspect.type_info(of)
         fields = fields_of(info) or [TypedField(VALUE, info, _as_it_is)]
         self._columns = [(field, self._column(field.type, f"$.{field.name}", (of,))) for field in fields]
         self.fields = [pa.field(field.name, column.type) for field, column in self._columns]
 
     def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
-        """Return an array for each field. Raises: ValueError, which names the field, if a value does not fit its column."""
+        """Return an array for each field. Raises: ValueError, naming the field, if a value does not fit its column."""
         return [self._array(field, column, values) for field, column in self._columns]
 
     def _array(self, field: TypedField, column: _Column, values: Sequence[Any]) -> pa.Array:
@@ -189,7 +189,7 @@ class FrameColumns:
     """
 
     def __init__(self, of: Any = None) -> None:
-        """Choose the columns of the type `of`. Raises: ConfigurationError, which names the field, if a field has no Arrow type."""
+        """Choose the columns of the type `of`. Raises: ConfigurationError, naming the field, if a field has no Arrow type."""
         self._typed = None if of is None else TypedColumns(of)
         fields = [] if self._typed is None else self._typed.fields
         # The fields replace the payload that they come from, and metadata of the same names.
@@ -200,7 +200,7 @@ class FrameColumns:
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
         """Return several batches as one Arrow batch.
 
-        Raises: DeserializationError, which names the record and the field, if a value does not fit its column.
+        Raises: DeserializationError, naming the record and the field, if a value does not fit its column.
         """
         metadata = arrow_columns(*batches, schema=self.metadata)
         if self._typed is None:
@@ -210,7 +210,7 @@ class FrameColumns:
     def field_columns(self, *batches: RecordBatch) -> list[pa.Array]:
         """Return the columns of the fields alone, in the order of `schema`.
 
-        Raises: DeserializationError, which names the record and the field, if a value does not fit its column.
+        Raises: DeserializationError, naming the record and the field, if a value does not fit its column.
         """
         if self._typed is None:
             return []
@@ -224,7 +224,7 @@ class FrameColumns:
             raise
 
     def check(self, values: Sequence[Any]) -> None:
-        """Check that values fit the columns. Raises: ValueError, which names the field, if a value does not fit."""
+        """Check that values fit the columns. Raises: ValueError, naming the field, if a value does not fit."""
         if self._typed is not None:
             self._typed.arrays(values)
 
@@ -258,7 +258,7 @@ class NullFields:
                 self.tell()
 
     def tell(self) -> None:
-        """Log the fields that were null in all records so far, unless only a few records were checked."""
+        """Log the fields that were null in all records so far. Do nothing if only a few records were checked."""
         if self._names and self._rows >= _FEW_ROWS:
             names = few_of([*map(repr, self._names)])
             log.warning(

@@ -39,7 +39,7 @@ UNREAD = "has unread records and wrote none for the alarm interval"
 class LiveSnapshots:
     """Makes snapshots of a running job from the metrics of its workers on this machine. Nothing is computed unless a reader requests it.
 
-    Owns the last snapshot, and earlier values of counters, from which rates are computed.
+    Owns the last snapshot, and the earlier values of counters that rates are computed from.
 
     - `job`: the name of the job, if it has one.
     """

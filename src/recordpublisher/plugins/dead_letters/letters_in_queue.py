@@ -81,7 +81,7 @@ class QueueLetters(StoredLetters):
         """Restore or discard the letters that succeeded. Return those that the service refused, and those of an aggregate of which a part
         failed.
 
-        The letters that failed stay hidden until the replay ends, so that the replay does not receive them again.
+        The letters that failed stay hidden until the replay ends. So the replay does not receive them again.
         """
         incomplete = {letter.place for letter in failed}
         ended = [letter for letter in succeeded if letter.place not in incomplete]

@@ -270,7 +270,7 @@ def _refusing(words: str) -> Decode:
 def message_decoder(definition: str) -> Callable[[bytes], Any]:
     """Return a function that parses the output of the registry's Protobuf serializer: the index of the message, then the message.
 
-    The compiler runs as a separate process, which takes some 100 ms. Call this function in a thread.
+    The compiler runs as a separate process, for some 100 ms. Call this function in a thread.
 
     Raises: ValueError if the definition cannot be compiled; ConfigurationError if the extra `glue` is missing.
     """

@@ -22,7 +22,7 @@ ROW_NAME = "row of the schema"
 def parse_columns(text: str) -> Any:
     """Return the type of rows with the columns of a text, such as `id BIGINT, address STRUCT<country: STRING>, tags ARRAY<STRING>`.
 
-    Raises: ValueError, which names the place, if the text is wrong.
+    Raises: ValueError, naming the place, if the text is wrong.
     """
     return object_type(_Parser(text).fields(""))
 
@@ -47,7 +47,7 @@ PLAIN: dict[str, Any] = {
     "TIME": time,
     "UUID": UUID,
 }
-"""The types without parameters, by their names in Spark. TIME and UUID, which Spark does not have, are named as in databases."""
+"""The types without parameters, by their names in Spark. Spark has no TIME and UUID; these are named as in databases."""
 _OTHER_NAMES = {
     "BOOL": "BOOLEAN",
     **dict.fromkeys(("BYTE", "INT1"), "TINYINT"),
@@ -300,12 +300,12 @@ def decimal_annotation(precision: int, scale: int) -> Any:
 
 
 def list_of(item: Any) -> Any:
-    """Return the type of lists, whose items may be null."""
+    """Return the type of lists. Items may be null."""
     return GenericAlias(list, (item | None,))
 
 
 def map_of(key: Any, item: Any) -> Any:
-    """Return the type of maps, whose values may be null."""
+    """Return the type of maps. Values may be null."""
     return GenericAlias(dict, (key, item | None))
 
 

@@ -52,7 +52,7 @@ _MOST_LEVELS = 32
 def schema_type(properties: Properties) -> Any:
     """Return the type of rows of `flink.deserializer.schema`, or None if it is not set.
 
-    Raises: ConfigurationError, which names the faulty place, if the schema is invalid.
+    Raises: ConfigurationError, naming the faulty place, if the schema is invalid.
     """
     if is_inferred(properties):
         return InferColumns
@@ -65,7 +65,7 @@ def schema_type(properties: Properties) -> Any:
 
 
 def is_inferred(properties: Properties) -> bool:
-    """Return whether `flink.deserializer.schema` is INFER, with which a sink infers its columns from the data."""
+    """Return whether `flink.deserializer.schema` is INFER. With INFER, a sink infers its columns from the data."""
     return (properties.value(SCHEMA) or "").strip().upper() == "INFER"
 
 
@@ -125,7 +125,7 @@ class ConvertedValues:
         self.decompressor = getattr(values, "decompressor", None)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the rows. Raises: ValueError, which names the field, if a record does not fit the schema."""
+        """Return the rows. Raises: ValueError, naming the field, if a record does not fit the schema."""
         made = self._values.values(batch)
         return list(map(self._convert, batch.data if made is None else made))
 
@@ -140,7 +140,7 @@ class InferColumns(dict[str, Any]):
 
 
 class InferredJson(JsonDeserializer):
-    """Decodes JSON objects, from which a sink infers its columns."""
+    """Decodes JSON objects for a sink that infers its columns from them."""
 
     makes = InferColumns
 

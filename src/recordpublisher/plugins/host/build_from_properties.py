@@ -70,7 +70,7 @@ def check_properties(registry: Registry, properties: Properties) -> None:
     """Check the given properties (`Properties.check`), including those that the chosen plugins declare.
 
     Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property; PluginError if a key is unknown and a
-    chosen plugin, which may declare it, cannot be imported.
+    chosen plugin cannot be imported. That plugin may declare the key.
     """
     registry.import_chosen(properties)
     choices: tuple[tuple[Property[Any], NameTable[Any]], ...] = (

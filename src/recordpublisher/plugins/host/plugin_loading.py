@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 def load_registry(plugins: Iterable[object] = ()) -> Registry:
-    """Register the built-ins, then every installed plugin that is not blocked, then `plugins`, which are already imported.
+    """Register the built-ins, then every installed plugin that is not blocked, then `plugins`. These are imported already.
 
     A plugin that fails to load is listed as failed, and the others are loaded. The error about an unknown name shows why the plugin failed.
     A name that two plugins register is an error where it is used. A plugin that calls this function while it is loaded gets the names of
@@ -213,7 +213,7 @@ def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
 
 
 def _hook_that_adds_nothing(plugin: object, hooks: Sequence[pluggy.HookCaller]) -> str:
-    """Return, in words, which function of the plugin would add no name although pluggy accepts it; "" if no function does."""
+    """Return in words which function of the plugin would add no name, even though pluggy accepts it. Return "" if there is none."""
     for hook in hooks:
         for each in hook.get_hookimpls():
             place, function = f"`{hook.name}` in {_module_of(each.function, plugin)}", each.function

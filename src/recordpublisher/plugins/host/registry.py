@@ -83,7 +83,7 @@ class NameTable(Generic[T]):
     """The names of one kind of class, for example of sinks.
 
     - `kind`: the kind of class in messages.
-    - `plugins`: all plugins that were found, which the registry owns. A plugin that was not loaded may have a name that is missing here.
+    - `plugins`: the registry's list of all plugins that were found. A plugin that was not loaded may have a name that is missing here.
     - `base`: the class of which each class must be a subclass. If it is None, anything that can be called is accepted.
     """
 

@@ -68,8 +68,8 @@ def _settings_beside(registry: Registry, properties: Properties, sink: Sink | No
     """Return a sentence for each sink setting that has no effect, because the program has made `sink` itself. Return with each whether the
     setting is for this kind of sink.
 
-    Nothing is returned for a sink of the program or of another package, which may read any property. Settings of the Kinesis sink are left
-    out, because a `Producer` of the program reads them.
+    Return nothing for a sink of the program or of another package. Such a sink may read any property. Leave out settings of the Kinesis
+    sink, because a `Producer` of the program reads them.
     """
     kind, told = type(sink), []
     if not kind.__module__.startswith(_BUNDLED):

@@ -442,7 +442,7 @@ def leases_from_states(
 
 
 def _is_open(rows: Iterable[KclLease], shard: Shard) -> bool:
-    """Return whether the KCL would still read this shard, which the job has finished. It would if its lease is not at the shard's end."""
+    """Return whether the KCL would still read a shard that the job has finished. It would if its lease is not at the shard's end."""
     own = (row for row in rows if row.shard_id == shard.shard_id and row.stream in (None, shard.stream))
     return any(row.checkpoint != SHARD_END for row in own)
 

@@ -202,7 +202,7 @@ def _expired(
 def reset_target(to: datetime | timedelta | str | float, name: str = "--to") -> StartingPosition:
     """Return the start that `to` gives.
 
-    Raises: ConfigurationError, which names the setting `name`, if `to` is invalid or before the year 2000.
+    Raises: ConfigurationError, naming the setting `name`, if `to` is invalid or before the year 2000.
     """
     start = named_start(name, to)
     if start.timestamp_ms is not None and start.timestamp_ms < EARLIEST_PLAUSIBLE_MS:

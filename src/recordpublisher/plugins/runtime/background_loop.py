@@ -58,7 +58,7 @@ class BackgroundLoop:
         self._ready = threading.Event()
         self._thread = OwnedThread(target=self._run_loop, name=name, daemon=True)
         self._own_threads: set[threading.Thread] = {self._thread}
-        """The thread of the loop, and the threads of its pool, for which the loop waits at its end."""
+        """The thread of the loop, and the threads of its pool. At its end, the loop waits for its pool."""
         self._closing: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         """Why the loop could not be made, for example because the process has too many open files."""

@@ -36,7 +36,7 @@ NO_LISTING_MS = -1
 
 
 class BoundedReader:
-    """Reads shards up to bounds. Owns one publisher factory, which all its reads share; `close` it at the end.
+    """Reads shards up to bounds. Owns one publisher factory for all its reads; `close` it at the end.
 
     - `publisher`: overrides the property `flink.stream.recordpublisher`.
     - `deserializer`: overrides the property `flink.deserializer`.
