@@ -55,14 +55,18 @@ class LocalKinesis:
     - `quotas`: rate limits. By default there are none.
     - `clock`: the only source of the endpoint's time. Iterators, heartbeats, retention and the Date header follow it.
     - `consumer_limit`: number of consumers that a stream may have.
-    - `faults`: rules, as text or as FaultRule, by which calls and frames fail, drawn with `seed`.
+    - `faults`: rules by which calls and frames fail at random, as text or as FaultRule. `seed` makes the faults repeatable.
     - `http2`: whether to serve HTTP/2 as well. Needs the extra local.
     - `tls`: whether to serve HTTPS, with a certificate that is created here (`certificate_file`). Needs the extra local.
     - `data`: a folder in which streams, records, consumers and tags survive a restart. A stream that the folder has takes precedence over
       the one in `streams`.
 
-    Raises: ConfigurationError if other machines can reach the host, a stream or a rule is not valid, HTTP/2 or TLS lacks the extra, or the
-    folder cannot be used.
+    Raises: ConfigurationError in these cases:
+
+    - `host` is not a loopback address, and `allow_remote` is not set.
+    - A stream or a fault rule is not valid.
+    - `http2` or `tls` is set, and the extra local is not installed.
+    - The folder `data` cannot be used.
     """
 
     def __init__(
@@ -123,7 +127,7 @@ class LocalKinesis:
 
     @property
     def faults(self) -> Faults:
-        """The endpoint's faults, through which a test plans further ones."""
+        """The endpoint's faults. A test can plan further ones with it."""
         return self.account.faults
 
     def stream(self, name: str) -> Stream:
@@ -131,7 +135,7 @@ class LocalKinesis:
         return self.account.find(name)
 
     def create_stream(self, name: str, shard_count: int = 1) -> Stream:
-        """Add a stream. Raises: ConfigurationError if Kinesis does not allow the name or number, or if the name is taken."""
+        """Add a stream. Raises: ConfigurationError if Kinesis does not allow the name or `shard_count`, or if the name is taken."""
         try:
             msgspec.convert({"StreamName": name, "ShardCount": shard_count}, CreateStream)
             stream = self.account.create_stream(name, shard_count)
@@ -166,7 +170,7 @@ class LocalKinesis:
         self._release_files()
 
     def _release_files(self) -> None:
-        """Close the data folder, which another endpoint may use from now on, and delete the certificate. Later calls do nothing."""
+        """Close the data folder, so that another endpoint can use it, and delete the certificate. Later calls do nothing."""
         storage, self._storage = self._storage, None
         try:
             if storage is not None:
@@ -225,7 +229,7 @@ class LocalKinesisThread:
         return self.endpoint.properties()
 
     def create_stream(self, name: str, shard_count: int = 1) -> LocalStream:
-        """Add a stream. Raises: ConfigurationError if Kinesis does not allow the name or number, or if the name is taken."""
+        """Add a stream. Raises: ConfigurationError if Kinesis does not allow the name or `shard_count`, or if the name is taken."""
         self.call(self.endpoint.create_stream, name, shard_count)
         return LocalStream(self, name)
 
@@ -266,7 +270,10 @@ class LocalStream:
         return self._served.call(lambda: self._served.endpoint.stream(self.name).split(shard_id))
 
     def merge(self, shard_id: str, adjacent_shard_id: str) -> str:
-        """Merge a shard and the next one, and return the child's id. Raises: ApiError if the shards are not adjacent, or one is closed."""
+        """Merge two adjacent shards, the one with the lower hash keys first, and return the child's id.
+
+        Raises: ApiError if the shards are not adjacent in this order, or if one is closed.
+        """
         return self._served.call(lambda: self._served.endpoint.stream(self.name).merge(shard_id, adjacent_shard_id))
 
     def _put_all(self, payloads: list[bytes], key: str | None) -> None:
@@ -423,7 +430,7 @@ class Http2Server:
             await self._serving
 
     async def _application(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer one ASGI request, until the client goes away."""
+        """Answer one ASGI request. Stop if the client disconnects."""
         if scope["type"] != "http":
             return
         headers = CIMultiDict((name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"])
@@ -454,9 +461,9 @@ class Http2Server:
 
 
 class Certificate:
-    """A folder with a certificate and its key, which only this user can read.
+    """A folder with a TLS certificate and its key. Only this user can read it.
 
-    The certificate is valid for a year, for `localhost` and the host. Raises: ConfigurationError if the extra local is not installed.
+    The certificate is valid for one year, for `localhost` and `host`. Raises: ConfigurationError if the extra local is not installed.
     """
 
     def __init__(self, host: str) -> None:
@@ -546,8 +553,9 @@ async def _start(status: int, headers: dict[str, str], send: Send) -> None:
 
 
 class _AsgiResponseStream:
-    """A response over HTTP/2 that stays open. A fault that would break the connection ends only this stream, because the connection may
-    have others.
+    """A response over HTTP/2 that stays open.
+
+    A fault that breaks the connection in HTTP/1.1 ends only this response here, because the connection may have others.
     """
 
     def __init__(self, headers: dict[str, str], send: Send) -> None:
@@ -564,7 +572,7 @@ class _AsgiResponseStream:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def abort(self) -> None:
-        """Do nothing, because the writer raises ConnectionAbortedError next, which ends the stream."""
+        """Do nothing. The writer raises ConnectionAbortedError next, and that error ends the response."""
 
 
 @cache

@@ -34,11 +34,10 @@ NUMBER_AND_TYPE = (
 
 @dataclass(slots=True, eq=False)
 class Shard:
-    """A shard: its log of records and, if it is closed, its end. It is open in the epochs from `epoch` up to, but not including,
-    `closed_epoch`.
+    """A shard: its records, its hash range and its relatives. It is open from `epoch` up to, but not including, `closed_epoch`.
 
-    An epoch is a time in ms, increased where needed so that a child's epoch is always later than its parents'. So shards have an order even
-    if they are split in the millisecond of their creation.
+    An epoch is a time in ms. It is increased where needed, so that a child's epoch is always later than its parents', even if a shard is
+    split in the millisecond of its creation.
     """
 
     id: str
@@ -60,11 +59,11 @@ class Shard:
         return self.closed_epoch is None
 
     def was_open_at(self, epoch: int) -> bool:
-        """Return whether the shard accepted records in the epoch `epoch`."""
+        """Return whether the shard accepted records in this epoch."""
         return self.epoch <= epoch and self.is_open_after(epoch)
 
     def is_open_after(self, epoch: float) -> bool:
-        """Return whether the shard accepted records in the epoch `epoch` or later."""
+        """Return whether the shard accepted records in this epoch or later."""
         return self.closed_epoch is None or self.closed_epoch > epoch
 
     def close(self, epoch: int) -> None:
@@ -73,7 +72,7 @@ class Shard:
         self.closed_epoch = epoch
 
     def describe(self, as_of: float = inf) -> dict[str, object]:
-        """Return the shard as ListShards shows it now, or as it showed the shard at the time `as_of` (epoch ms)."""
+        """Return the shard as ListShards shows it now. With `as_of` (epoch ms), return it as ListShards showed it at that time."""
         numbers = {"StartingSequenceNumber": self.log.numbers.text(0)}
         if self.ending_counter is not None and not self.is_open_after(as_of):
             numbers["EndingSequenceNumber"] = self.log.numbers.text(self.ending_counter)
@@ -160,7 +159,7 @@ class LogSlice:
 
     @property
     def last_counter(self) -> int:
-        """The counter just before the next read, which is the counter of the last record if the read has found any."""
+        """The counter just before `next_counter`. If the read has found records, it is the counter of the last one."""
         return self.next_counter - 1
 
 
@@ -183,9 +182,9 @@ class ShardLog:
         return len(self._fragments)
 
     def use_counter(self, now_ms: int) -> int:
-        """Return the next counter, which no record will have.
+        """Take the next counter for something that is not a record, and return the counter. No record will have it.
 
-        An event without records needs a counter from which the client continues, and a closed shard needs one for its end.
+        It is needed for an event without records, and for the end of a closed shard.
         """
         self._last_counter = max(self._last_counter + 1, now_ms * TICKS_PER_MS)
         return self._last_counter
@@ -226,18 +225,18 @@ class ShardLog:
         return LogSlice(self._fragments[start:end], self._totals[end - 1] - before, self._counters[end - 1] + 1, unread)
 
     def counter_at(self, timestamp_ms: int) -> int:
-        """Return the counter of the first record that arrived at or after the timestamp, or else the tip."""
+        """Return the counter of the first record that arrived at or after the timestamp. Without such a record, return `tip`."""
         index = bisect_left(self._arrivals, timestamp_ms)
         return self._counters[index] if index < len(self._counters) else self.tip
 
     @property
     def tip(self) -> int:
-        """The counter of the next record to come, at which a reader sees only records that arrive from now on."""
+        """The counter of the next record to come. A reader that starts here sees only new records."""
         return self._last_counter + 1
 
     @property
     def first_counter(self) -> int:
-        """The counter of the oldest record, or of the next one to come if there is none."""
+        """The counter of the oldest record. Without records, it is `tip`."""
         return self._counters[0] if self._counters else self.tip
 
     def trim(self, before_ms: int) -> None:
@@ -285,7 +284,7 @@ class ShardLog:
 class SequenceNumbers:
     """The sequence numbers of one shard: 36 digits that identify the shard, followed by the record's counter.
 
-    The counter is the time in ms times a million. So it fits into 64 bits, and it grows even while no record arrives, as the service's
+    The counter is the time in ms times a million. So it fits into 64 bits. It also grows while no record arrives, as the service's
     continuation numbers do.
     """
 
@@ -293,7 +292,7 @@ class SequenceNumbers:
 
     @classmethod
     def of_shard(cls, epoch: int, index: int) -> SequenceNumbers:
-        """Return the numbers of shard `index` opened at `epoch` (ms, later than its parents')."""
+        """Return the sequence numbers of the shard with this epoch (`Shard.epoch`) and index."""
         return cls(f"49{epoch:014d}{index:020d}")
 
     def text(self, counter: int) -> str:
@@ -301,7 +300,7 @@ class SequenceNumbers:
         return f"{self.prefix}{counter:020d}"
 
     def counter(self, text: str) -> int | None:
-        """Return the counter in `text`, or None if the number is not of this shard."""
+        """Return the counter at the end of a sequence number, or None if the sequence number is of another shard or malformed."""
         if not text.startswith(self.prefix) or len(text) != len(self.prefix) + _COUNTER_DIGITS:
             return None
         digits = text[len(self.prefix) :]
@@ -309,8 +308,8 @@ class SequenceNumbers:
 
 
 class ShardIterator(msgspec.Struct, frozen=True, array_like=True, tag="i"):
-    """A position in a shard. To make all iterators expire, the endpoint raises its generation: iterators of earlier generations are
-    refused.
+    """A position in a shard. The endpoint can make all iterators expire: it raises its generation, and refuses iterators of earlier
+    generations.
     """
 
     stream: str
@@ -338,7 +337,8 @@ def _date(ms: int) -> str:
 def start_counter(shard: Shard, kind: str, sequence_number: str | None, timestamp: float | None, now_ms: int) -> int:
     """Return the counter at which a read with the ShardIteratorType `kind` starts.
 
-    Raises: InvalidArgumentException if the number or timestamp is missing, is not allowed, or is not valid for this shard.
+    Raises: InvalidArgumentException if `kind` needs a sequence number or a timestamp that is not given, if it does not allow one that is
+    given, or if the value is not valid for this shard.
     """
     if kind in ("AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER"):
         return _counter_of(shard, kind, sequence_number) + (kind == "AFTER_SEQUENCE_NUMBER")

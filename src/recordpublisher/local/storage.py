@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS records (
 """
 
 StoredRecord = tuple[int, int, int, bytes]
-"""The counter, the arrival time in ms, the size in bytes, and the fragment from which responses are joined."""
+"""A record: its counter, arrival time (epoch ms), size (bytes), and its JSON as responses contain it."""
 
 
 TRIM_EVERY_MS = 60_000
@@ -52,7 +52,7 @@ QUEUE_FIELDS = ("name", "arn", "created_ms", "settings", "busy_status", "busy_un
 
 
 class AccountStorage:
-    """Stores one account in a database. It listens to the logs of all shards, so that a record is stored before its call is answered.
+    """Stores one account in a database. Each record is stored when it arrives, before its call is answered.
 
     It stores streams with their settings and tags, shards, records within retention, consumers and queues. It does not store faults,
     subscriptions, or what quotas have counted. Raises: ConfigurationError if the folder cannot be used.
@@ -65,7 +65,7 @@ class AccountStorage:
         self._unlisten: dict[str, Callable[[], None]] = {}
         self._trimmed_ms = account.clock.now_ms()
         self._retention: dict[str, int] = {}
-        """The retention of the stream of each shard (hours), as of the last `save`."""
+        """The retention (hours) of each shard's stream, as of the last `save`."""
         try:
             self._restore(folder)
         except ConfigurationError:
@@ -75,7 +75,10 @@ class AccountStorage:
         self.save()
 
     def save(self) -> None:
-        """Store everything except records, and listen to the logs of new shards. Raises: ApiError if the file cannot be written."""
+        """Store everything but the records of known shards, and from now on store the records of new shards as they arrive.
+
+        Raises: ApiError if the database cannot be written.
+        """
         document = encoded(self._account)
         shards = dict(self._shards())
         for name, (_, shard) in shards.items():
@@ -94,7 +97,7 @@ class AccountStorage:
                 self._store_records(name, shard)
 
     def close(self) -> None:
-        """Store the current state, and close the file. Raises: ApiError if the file cannot be written; it is closed even then."""
+        """Store the current state, and close the database. Raises: ApiError if it cannot be written; it is closed even then."""
         try:
             self.save()
         finally:
@@ -127,7 +130,7 @@ class AccountStorage:
             self._stored[name] = shard.log.tip - 1
 
     def _shards(self) -> list[tuple[str, tuple[Stream, Shard]]]:
-        """Return each shard and its stream, by a name that no shard of this account has had before, including shards of deleted streams."""
+        """Return each shard with its stream, each under a name that no other shard of this account ever has, not even a deleted one."""
         return [
             (_name(stream, shard.index), (stream, shard))
             for stream in self._account.streams().values()
@@ -165,10 +168,11 @@ class AccountStorage:
 
 
 class Database:
-    """The file of an account, which one process at a time may use. What a call has written survives the end of the process, even by
+    """The database file of an account. One process at a time may use it. What a call has written survives the end of the process, even by
     SIGKILL.
 
-    Raises: ConfigurationError if the folder cannot be written, the file is in use, or the file has another version.
+    Raises: ConfigurationError if the folder cannot be written, if another process uses the file, or if another version of this package
+    wrote it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -192,7 +196,7 @@ class Database:
 
     @property
     def shards(self) -> set[str]:
-        """The names of all shards that have ever had records."""
+        """The names of the shards for which records were stored."""
         return set(self._shard_ids)
 
     def document(self) -> bytes | None:
@@ -227,7 +231,7 @@ class Database:
         return self._connection.execute(query, (self._shard_ids.get(shard),))
 
     def trim(self, shard: str, before_counter: int) -> None:
-        """Remove the records of a shard whose counter (the number of a record in its shard) is below `before_counter`."""
+        """Remove the records of a shard whose counter is below `before_counter`. The counter numbers the records in a shard."""
         arguments = self._shard_ids.get(shard), before_counter
         self._connection.execute("DELETE FROM records WHERE shard = ? AND counter < ?", arguments)
 
@@ -300,7 +304,7 @@ class StoredQueue(msgspec.Struct, frozen=True):
 
 
 class StoredAccount(msgspec.Struct, frozen=True):
-    """The account. `token_seed` makes iterators from before a restart valid after it."""
+    """The account. With `token_seed`, iterators from before a restart are still valid after it."""
 
     region: str
     token_seed: int

@@ -19,8 +19,8 @@ from .errors import ApiError, in_use, invalid_argument, limit_exceeded, not_foun
 from .shard import HashRange, Shard, canonical_id, hash_of, shard_id, uniform_ranges
 
 BusyStatus = tuple[str, int, int | None]
-"""A status, the time until which the stream has it, and the time from which on the stream shows its shards, or None if it never does
-(epoch ms).
+"""The status that was set last, and two times (epoch ms): when the status ends, and from when on the stream shows its shards. The second is
+None if it never shows them.
 """
 HOUR_MS = 3_600_000
 DEFAULT_RETENTION_HOURS = 24
@@ -33,8 +33,9 @@ CONSUMER_LIMIT = 20
 MAX_TAGS = 50
 RESERVED_PREFIX = "aws:"
 _REFUSED = re.compile("[^\u00c0-\u1fff\u2c00-\ud7ffA-Za-z0-9_./=+ @-]")
-"""The characters that tags may not have. kinesalite recorded them from AWS: % is refused although the message allows it, and so are tabs
-and line ends.
+"""The characters that tags may not have, as kinesalite recorded them from AWS.
+
+AWS refuses %, tabs and line ends as well, although its error message says that % is allowed.
 """
 
 
@@ -88,7 +89,7 @@ class Stream:
 
     @property
     def busy(self) -> BusyStatus:
-        """The status that was set last, with its end, as it is stored."""
+        """The status that was set last and its times, for `restore`."""
         return self._busy_status, self._busy_until, None if self._shards_from == inf else int(self._shards_from)
 
     def restore(self, created_ms: int, busy: BusyStatus, shards: dict[str, Shard]) -> None:
@@ -101,7 +102,7 @@ class Stream:
 
     @property
     def shows_shards(self) -> bool:
-        """Whether the stream has shards to show yet. If it was deleted before its shards were created, it never has."""
+        """Whether the stream shows its shards yet. A stream that was deleted before it was created never does."""
         return self.clock.now_ms() >= self._shards_from
 
     @property
@@ -123,7 +124,7 @@ class Stream:
 
         - `planned`: the hash range and the parents of each new shard.
 
-        A stream's first shards get the creation time of the stream, because a filter by that time must find them.
+        The first shards of a stream get the creation time of the stream. So a ShardFilter with that time finds them.
         """
         parents = {parent.id: parent for _, of_child in planned for parent in of_child}
         now = self.clock.now_ms() if parents else self.created_ms
@@ -195,7 +196,10 @@ class Stream:
         return tuple(child.id for child in split(self, shard, middle))
 
     def merge(self, shard_id: str, adjacent_shard_id: str) -> str:
-        """Merge a shard and the next one, and return the child's id. Raises: ApiError if the shards are not adjacent, or one is closed."""
+        """Merge two adjacent shards, the one with the lower hash keys first, and return the child's id.
+
+        Raises: ApiError if the shards are not adjacent in this order, or if one is closed.
+        """
         return merge(self, self.shard(shard_id), self.shard(adjacent_shard_id)).id
 
     @property
@@ -231,7 +235,10 @@ def split(stream: Stream, shard: Shard, new_start: int) -> list[Shard]:
 
 
 def merge(stream: Stream, shard: Shard, adjacent: Shard) -> Shard:
-    """Merge a shard and the next one. Raises: InvalidArgumentException if the shards are not adjacent in this order, or one is closed."""
+    """Merge two shards. The hash range of `adjacent` must follow that of `shard`.
+
+    Raises: InvalidArgumentException if it does not, or if one of the shards is closed.
+    """
     _require_open(stream, shard)
     _require_open(stream, adjacent)
     if shard.hash_range.end + 1 != adjacent.hash_range.start:
@@ -292,7 +299,7 @@ def _require_open(stream: Stream, shard: Shard) -> None:
 def filter_shards(
     stream: Stream, kind: str | None, shard_id: str | None = None, timestamp_ms: int | None = None
 ) -> list[Shard]:
-    """Return the shards within retention that the filter keeps, in the order of their ids."""
+    """Return the shards within retention that a ShardFilter of type `kind` keeps, in the order of their ids. None keeps all."""
     stream.apply_retention()
     shards = list(stream.shards.values())
     oldest = max(stream.horizon_ms, stream.created_ms)
@@ -325,7 +332,7 @@ def _past(timestamp_ms: int, now_ms: int) -> int:
 class TagSet:
     """The tags of one resource, at most 50. Keys that begin with `aws:` are reserved for the service.
 
-    Raises: the errors of `add`, for the initial tags.
+    Raises: InvalidArgumentException if the initial tags are not valid, as in `add`.
     """
 
     def __init__(self, tags: Mapping[str, str] | None = None) -> None:
@@ -335,7 +342,7 @@ class TagSet:
     def add(self, tags: Mapping[str, str]) -> None:
         """Add all of the tags, or none.
 
-        Raises: InvalidArgumentException for a reserved key, for characters that are not allowed, and for too many tags.
+        Raises: InvalidArgumentException if a key is reserved, if a character is not allowed, or if there are too many tags.
         """
         _check_characters((*tags.keys(), *tags.values()))
         reserved = next((key for key in tags if key.lower().startswith(RESERVED_PREFIX)), None)
@@ -358,7 +365,7 @@ class TagSet:
         return dict(self._values)
 
     def describe(self, after: str = "") -> list[dict[str, str]]:
-        """Return the tags after a key, in the order of the keys, as the API shows them."""
+        """Return the tags as the API shows them, sorted by key; only those whose key sorts behind `after`."""
         return [{"Key": key, "Value": self._values[key]} for key in sorted(self._values) if key > after]
 
 
@@ -381,7 +388,7 @@ class Consumer:
     policy: str | None = None
 
     def status(self, now_ms: int) -> str:
-        """Return CREATING, ACTIVE or DELETING at that time."""
+        """Return the status at `now_ms` (epoch ms): CREATING, ACTIVE or DELETING."""
         if self.gone_from_ms is not None:
             return "DELETING"
         return "ACTIVE" if now_ms >= self.active_from_ms else "CREATING"
@@ -417,14 +424,15 @@ class ConsumerTable:
         return [self._consumers[name] for name in sorted(self._consumers)]
 
     def require_room(self, queue_count: int) -> None:
-        """Raise LimitExceededException if the stream has as many consumers and queues as it may have."""
+        """Raise LimitExceededException if the stream has no room for one more consumer. `queue_count`: its queues, which need room too."""
         if len(self.all()) + queue_count >= self._limit:
             raise limit_exceeded(f"Stream {self._stream_arn} already has {self._limit} consumers.")
 
     def register(self, name: str, tags: Mapping[str, str] | None = None, queue_count: int = 0) -> Consumer:
-        """Add a consumer.
+        """Add a consumer. `queue_count`: the number of queues of the stream. They count towards the same limit.
 
-        Raises: ResourceInUseException if the name is taken; the errors of `require_room` and `TagSet.add`.
+        Raises: ResourceInUseException if the name is taken; LimitExceededException if the limit is reached; InvalidArgumentException if the
+        tags are not valid.
         """
         self.all()
         if name in self._consumers:

@@ -35,7 +35,7 @@ class Subscriptions:
         self._all: dict[Subscription, None] = {}
 
     def open(self, stream: Stream, consumer: Consumer, shard: Shard, counter: int) -> Subscription:
-        """Add a subscription, and end the previous one of this consumer and shard.
+        """Add a subscription, and end the previous one of this consumer and shard. `counter`: the counter of the first record to send.
 
         Raises: ResourceInUseException if the previous one was opened less than 5 s ago.
         """
@@ -54,7 +54,7 @@ class Subscriptions:
         return subscription
 
     def take_over(self, subscription: Subscription) -> None:
-        """End a subscription as a call by another client for the same consumer and shard would."""
+        """End a subscription, as if another client had called SubscribeToShard for the same consumer and shard."""
         self._last_success_ms[subscription.consumer.arn, subscription.shard.id] = self._clock.now_ms()
         subscription.replaced = True
 
@@ -66,7 +66,7 @@ class Subscriptions:
             del self._open[pair]
 
     def wake_all(self) -> None:
-        """Wake all subscriptions, because the time has changed, or because a fault, a deletion or a deregistration must take effect."""
+        """Wake all subscriptions. They then look at the time, and at faults, deletions and deregistrations."""
         for subscription in tuple(self._all):
             subscription.wake()
 
@@ -108,7 +108,7 @@ class Subscription:
         return self.opened_ms + LIFETIME_MS
 
     def next_step(self, now_ms: int) -> SendStep | WaitStep | None:
-        """Return the next step: to send a frame, or to wait. Return None if the five minutes are over."""
+        """Return the next step: to send a frame, or to wait. Return None if the five minutes of the subscription are over."""
         error = self._error_frame()
         if error is not None:
             return SendStep(error, last=True)

@@ -44,8 +44,8 @@ _VALID = forms_of([POSTGRESQL, SQLITE])
 _POSTGRESQL_ARGUMENTS: dict[str, Any] = {"connect_timeout": 10, "prepare_threshold": None}
 """Arguments of the connection. With them, the driver prepares no statement on the server.
 
-Behind a pooler in transaction mode, the next transaction may run in another session, which lacks the prepared statement, or has another
-client's statement of the same name.
+Behind a pooler in transaction mode, the next transaction may run in another session. That session may lack the prepared statement, or have
+another client's statement of the same name.
 """
 _DEAD_CONNECTION: dict[str, int] = {
     "keepalives_idle": 30,
@@ -53,14 +53,14 @@ _DEAD_CONNECTION: dict[str, int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 60_000,
 }
-"""Arguments of the connection, unless the URI has them: after a minute without any packet from the server's machine the connection fails.
+"""Arguments of the connection that the URI does not have itself. With them, a connection fails after a minute without any packet.
 
-By Linux's defaults a call waits for 15 minutes if its request is lost, and for two hours if its response is lost, for example after a
-suspension, or because a load balancer has forgotten the connection.
+By Linux's defaults a call waits for 15 minutes if its request is lost, and for two hours if its response is lost. That happens after a
+suspension, or if a load balancer forgets the connection.
 """
 _LOCK_SECONDS = 30
 _IDLE_TIMEOUT_MS = 30_000
-"""A session that is idle inside a transaction holds locks, so the server ends it after this time.
+"""After this time, the server ends a session that is idle inside a transaction, because the session may hold locks.
 
 A later start of the job does not wait for that: it ends the session of its predecessor (`end_sessions`).
 """
@@ -84,7 +84,7 @@ _NOT_ABOUT_ROWS = (
     "58",
     "XX",
 )
-"""Beginnings of SQLSTATE codes (PostgreSQL, appendix A): errors that no row has caused."""
+"""Beginnings of SQLSTATE codes (PostgreSQL, appendix A) for errors that no row has caused."""
 _ROW_ERRORS_OF_SQLITE = {
     sqlite3.SQLITE_ERROR,
     sqlite3.SQLITE_TOOBIG,
@@ -126,9 +126,7 @@ _UNKNOWN_HOST = ("failed to resolve host", "could not translate host name")
 class Database:
     """One connection to a database. It owns an engine of SQLAlchemy, and the only thread that uses this engine.
 
-    A pool of threads would not be safe: a cancelled `asyncio.to_thread` leaves its thread running, the next call overlaps it on the same
-    connection, and one of them commits or rolls back the other's work. With one thread, a call waits until the previous one has ended, even
-    if that call was cancelled.
+    A call waits until the previous one has ended, even if that call was cancelled. So two calls never use the connection at the same time.
 
     - `key`: the property that has the URI.
 
@@ -156,8 +154,8 @@ class Database:
         After a lost connection or a lock timeout `work` runs again, for up to `flink.job.max.outage`. The first commit may have succeeded
         although its response was lost, so `work` must check that.
 
-        Raises: RetriesExhaustedError if the database does not answer for that long; ConfigurationError if it refuses the user or the
-        statements; any other error of `work`.
+        Raises: RetriesExhaustedError if the database does not answer within `flink.job.max.outage`; ConfigurationError if it refuses the
+        user or the statements; any other error of `work`.
         """
         try:
             return await call_with_retries(
@@ -180,7 +178,7 @@ class Database:
         return f"{url.get_backend_name()}://{url.host or ''}{f':{url.port}' if url.port else ''}/{url.database or ''}"
 
     def exists(self) -> bool:
-        """Return whether the database exists: False only for a missing SQLite file, which a connection would create."""
+        """Return whether the database exists, without creating it. False only for a missing SQLite file."""
         url = self._engine.url
         return url.get_backend_name() != "sqlite" or not url.database or Path(url.database).exists()
 
@@ -281,7 +279,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _begin_immediately(engine: Engine) -> None:
-    """Let SQLite take the write lock when the transaction begins, so that the data it has read does not change before it writes.
+    """Let SQLite take the write lock when a transaction begins. So the data that a transaction reads does not change before it writes.
 
     The driver's own transaction control is off, because it would begin transactions too late and commit before savepoints.
     """
@@ -316,12 +314,11 @@ def _drain_pipelines(engine: Engine) -> None:
 
 
 def name_transactions(engine: Engine, name: Callable[[], str]) -> None:
-    """Give each transaction in PostgreSQL a name in the list of sessions, and a limit for how long it may be idle.
+    """Give each transaction in PostgreSQL a name in the list of sessions, and a limit for how long it may be idle. With SQLite do nothing.
 
     - `name`: returns the name of the next transaction.
 
-    The name and the limit end with the transaction, because behind a pooler the session then belongs to another client. With SQLite do
-    nothing.
+    The name and the limit end with the transaction, because behind a pooler the session may then belong to another client.
     """
     if engine.dialect.name != "postgresql":
         return
@@ -342,8 +339,8 @@ def session_prefix(table: str, job: str) -> str:
 def end_sessions(connection: Connection, name: str) -> None:
     """End the sessions that run a transaction with this name (`name_transactions`). With SQLite do nothing.
 
-    A process that is suspended in the middle of a commit would hold its locks until it resumes, possibly forever. (The server ends
-    sessions that are idle between two statements, but not those that stopped while sending one.)
+    A process that is suspended in the middle of a commit would hold its locks until it resumes. The server does not end such a session
+    itself, because it is not idle.
     """
     if connection.dialect.name != "postgresql":
         return
@@ -363,7 +360,7 @@ def lock_table_creation(connection: Connection, table: str) -> None:
 
 
 def is_about_the_row(error: Exception) -> bool:
-    """Return whether the row caused the error of an insert in a savepoint: the connection works, and nothing else is wrong."""
+    """Return whether an insert failed because of its row. False if the connection, the server or the table is the cause."""
     if not isinstance(error, DBAPIError):
         return True
     error = first_error(error)
@@ -376,7 +373,7 @@ def is_about_the_row(error: Exception) -> bool:
 
 
 def is_of_changed_table(error: Exception) -> bool:
-    """Return whether the table, or a column or unique index of the statement, no longer exists, so that every row is refused."""
+    """Return whether the table, or a column or unique index of the statement, no longer exists. Then every row is refused."""
     if not isinstance(error, DBAPIError):
         return False
     if isinstance(error.orig, sqlite3.Error):
@@ -413,7 +410,7 @@ def names_unknown_host(error: DBAPIError) -> bool:
 def message_of_ended_session(error: DBAPIError) -> str | None:
     """Return our message for a session that was ended, or None for other errors.
 
-    The message of the client library says that the server crashed, which is seldom true.
+    The client library says that the server crashed. That is seldom true.
     """
     if _sqlstate(error) != "57P01" and "terminated abnormally" not in str(error.orig):
         return None

@@ -1,4 +1,4 @@
-"""Shows and controls a group of workers (GROUP) from outside: drain or seal a worker, and the status of workers and shards (E11)."""
+"""Shows and controls a group of workers (GROUP) from outside: drain or seal a worker, and the status of workers and shards."""
 
 import asyncio
 import secrets
@@ -20,7 +20,7 @@ SEALED = "others have taken its shards, because it sent no heartbeats. Its proce
 
 
 async def drain(group: GroupStore, worker: str) -> None:
-    """Ask a worker to leave: it stores its last checkpoint and releases all shards, and its process ends with exit code 0.
+    """Ask a worker to leave. It stores its last checkpoint, releases all shards, and ends its process with exit code 0.
 
     The worker sees the request at its next read of the group, seconds later.
 
@@ -48,11 +48,11 @@ async def drain(group: GroupStore, worker: str) -> None:
 
 
 async def seal(group: GroupStore, worker: str) -> None:
-    """End a worker at once. Other workers read its shards from its last checkpoint, and write later records again.
+    """Declare a worker dead at once. Other workers read its shards from its last checkpoint, and write later records again.
 
-    If its process is running, it continues as a new worker.
+    If its process is running, it joins the group again as a new worker.
 
-    Raises: StateError if the worker is not in the group; StoreUnavailableError if it sends a heartbeat during each attempt.
+    Raises: StateError if the worker is not in the group; StoreUnavailableError if the worker sends a heartbeat during each attempt.
     """
     for attempt in range(MAX_ATTEMPTS):
         record = await _unsealed(group, worker)
@@ -71,7 +71,7 @@ async def seal(group: GroupStore, worker: str) -> None:
 async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str | None:
     """Wait until the worker has left its group, and return None.
 
-    If it has not left after `seconds`, or if other workers have declared it dead (sealed it), return a text that says what to do.
+    Return a text that says what to do if it has not left after `seconds`, or if other workers have declared it dead.
     """
     loop = asyncio.get_running_loop()
     beat, beats, interval = 0, 0, DEFAULT_LEASE_SECONDS / 4
@@ -106,9 +106,10 @@ async def wait_until_left(group: GroupStore, worker: str, seconds: float) -> str
 
 
 async def _announce(group: GroupStore, writer: str, version: int) -> None:
-    """Write a worker's record with the new version of the lease table, so that the workers read the table again.
+    """Tell the workers that the lease table has a new version, so that they read the table again.
 
-    The record is not of a real worker. It is sealed (marked as the record of a dead worker), so that the group deletes it.
+    They see the version in the record of `writer`, a worker that does not exist. The record is marked as that of a dead worker (sealed), so
+    that the group deletes it.
     """
     await group.own_record(writer).write(WorkerRecord(writer, 1, is_sealed=True, table_version=version))
 
@@ -146,7 +147,7 @@ class LeaseState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """The status of one worker, from its record and the leases of the group. Other workers may have sealed it.
+    """The status of one worker, from its record and the leases of the group. Other workers may have declared it dead (SEALED).
 
     - `shards`: number of shards that it holds by the lease table.
     - `share`: its part of the load of all owned shards, 0 to 1.
@@ -177,7 +178,7 @@ WORKER_COLUMNS: Mapping[str, Callable[[WorkerStatus, int], str | None]] = {
     "SHARE": lambda each, _: f"{each.share:.0%}",
     "LAST HEARTBEAT": lambda each, now_ms: _ago(each.sent_ms, now_ms),
 }
-"""The columns of a table of workers, each with its text for a worker and the present time (epoch ms), or None for nothing."""
+"""The columns of a table of workers. Each function returns a worker's text at the given time (epoch ms), or None for an empty cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class ShardStatus:
     """The status of one shard, as `recordpublisher group show --json` has it. `SHARD_COLUMNS` are its columns in the text.
 
     - `worker`: the worker that holds it.
-    - `epoch`: the epoch of its lease (`Lease`), which is higher for each owner. 0 if no worker has held it yet.
+    - `epoch`: the epoch of its lease (`Lease`). Each owner has a higher one. 0 if no worker has held it yet.
     - `load`: bytes per second, as the worker that holds it reports them. None if they are 1,000 or less.
     - `next_worker`: the worker to which the shard is about to move; None if it stays where it is.
     """
@@ -199,7 +200,7 @@ class ShardStatus:
 
 
 def _load_text(shard: ShardStatus) -> str | None:
-    """Return the shard's bytes per second as text. Workers report them rounded, and report no number up to 1,000."""
+    """Return the shard's bytes per second as text, or None if no worker holds the shard. Workers report no number up to 1,000."""
     if shard.worker is None:
         return None
     return "at most 1,000" if shard.load is None else f"{shard.load:,}"
@@ -212,7 +213,7 @@ SHARD_COLUMNS: Mapping[str, Callable[[ShardStatus], str | None]] = {
     "BYTES/S": _load_text,
     "MOVES TO": lambda each: each.next_worker,
 }
-"""The columns of a table of shards, each with its text for a shard, or None if there is nothing to show."""
+"""The columns of a table of shards. Each function returns the text for a shard, or None for an empty cell."""
 
 
 @dataclass(frozen=True, slots=True)

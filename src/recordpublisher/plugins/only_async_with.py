@@ -1,4 +1,4 @@
-"""Makes a plain `with`, where `async with` is needed, an error that says what to write. Python's own message does not say it."""
+"""The base class of objects that need `async with`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import ClassVar, NoReturn
 
 
 class OnlyAsyncWith:
-    """Base class of objects that need `async with`. A plain `with` raises an error that says so."""
+    """Base class of objects that need `async with`. A plain `with` raises an error that says what to write. Python's own error does not."""
 
     _called: ClassVar[str] = ""
-    """Name of the function that a program calls to make the object, if it does not call the class."""
+    """Name of the function that makes the object; empty if a program calls the class itself."""
 
     def __enter__(self) -> NoReturn:
         """Refuse the `with` statement. Raises: TypeError, which says what to write instead."""
@@ -22,5 +22,5 @@ class OnlyAsyncWith:
         """Do nothing. Python never calls this method, but looks it up before it calls `__enter__`."""
 
     def _instead_of_with(self) -> str:
-        """Return the end of the error's sentence, which says what a program without asyncio can use; empty by default."""
+        """Return the end of the error message: what a program without asyncio can use. Empty by default."""
         return ""

@@ -37,10 +37,10 @@ class Schedule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stream: str = "orders"
     shards: Number = 2
     keys: Number = 8
-    """The number of keys. Record n has as its key the remainder of n divided by this number."""
+    """The number of keys. The key of record n is n modulo this number."""
     records_a_second: Number = 100
     seconds: Seconds = 40
-    """The time at which the producer ends (seconds after the start)."""
+    """How long records are put, in seconds after the start."""
 
     @property
     def record_count(self) -> int:
@@ -54,7 +54,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: Seconds
     faults: str | None = None
     seconds: Seconds = 0
-    """How long the faults last, above 0 for a step with faults."""
+    """How long the faults last (seconds). A step with faults needs a value above 0."""
     reshard: Literal["split", "merge"] | None = None
     client: Literal["restart"] | None = None
     """An action of the client. For `restart`, the program that runs the client kills it and starts it again."""
@@ -93,7 +93,7 @@ class Player:
         # Faults that end come before faults that begin at the same time.
         self._left = sorted([*ends, *starts], key=lambda each: each[0])
         self._faults: list[str] = []
-        """The rules of the steps whose faults last now."""
+        """The fault rules that are in force now."""
         if schedule.stream not in endpoint.account.streams():
             endpoint.create_stream(schedule.stream, schedule.shards)
 
@@ -165,10 +165,9 @@ class SeenRecord:
 
 
 def seen_record_in(line: str, now: float) -> SeenRecord | None:
-    """Return the record that a line of a client's output shows.
+    """Return the record that a line of a client's output shows, or None if the line has another form.
 
-    The line has the record's data, `NUMBER PUT`. A word may precede the data, and the time at which the client saw it may follow.
-    Without that time, the record counts as seen at `now` (epoch seconds). Return None if the line has another form.
+    The form is `[WORD] NUMBER PUT [SEEN]`. SEEN is when the client saw the record; by default it is `now` (epoch seconds).
     """
     found = _LINE.fullmatch(line)
     return found and SeenRecord(int(found["number"]), float(found["put"]), float(found["seen"] or now))
@@ -191,11 +190,14 @@ class Score:
 
 
 def score(records: int, lines: Iterable[SeenRecord], keys: int, began: float = -inf, killed: float = inf) -> Score:
-    """Judge the records that a client has read, in the order in which it read them. The records have the numbers 0 to `records` - 1.
+    """Judge the records that a client has read. The records were numbered from 0 to `records` - 1 when they were put.
 
-    Records of the same key are put in order, and a key moves from a shard to its child. So a number is out of order if it comes for the
-    first time after a higher number of its key. `slowest` is the longest time from put to seen, over the records that were put after the
-    schedule began and more than five seconds before the kill.
+    - `lines`: the records in the order in which the client read them.
+    - `keys`: the number of keys. The key of record n is n modulo `keys`.
+    - `began`, `killed`: when the schedule began, and when the client was killed (epoch seconds).
+
+    A record is out of order if it is first read after a record of its key with a higher number. `slowest` covers only records that were put
+    after `began` and more than five seconds before `killed`.
     """
     first: dict[int, SeenRecord] = {}
     highest: dict[int, int] = {}

@@ -1,6 +1,6 @@
 """The state that the readers of all shards of an archive share: its files and documents, and the live stream.
 
-A document is what the job that wrote the archive has stored about a shard, such as its parents and its end.
+The document of a shard is what the job that wrote the archive has stored about the shard: its parents, its children and its end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .next_step import OrderKey, OrderOf, RangeFile, order_key_of, ranges_of
 from .rows import ArchivedRows, DecodeBuffer, JsonRows, MergedFiles, NoRows, OrderedFile, ParquetRows
 
 DOCUMENT_SECONDS = 60.0
-"""For how long documents are used before they are read again (seconds). At the end of a shard's files they are always read again."""
+"""How long the documents of shards are used before they are read again (seconds), except at the end of a shard's files."""
 
 
 class Archive:
@@ -47,8 +47,8 @@ class Archive:
 
     - `live`: makes the publishers of the live stream, or None if the read ends with the archive.
     - `lister`: lists the shards of the live stream, or None if the read ends with the archive.
-    - `accepts_loss`: whether the job continues without records that are lost.
-    - `allows_unproven`: whether files are read that cannot show whether records are missing.
+    - `accepts_loss`: whether the job continues if records are lost.
+    - `allows_unproven`: whether to read files whose names do not show whether records are missing.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class Archive:
         return self.is_live(shard)
 
     async def document(self, shard: Shard) -> ShardDocument | None:
-        """Return the newest document of a shard, or None if the writing job has stored none."""
+        """Return what the writing job last stored about a shard (its parents, its end), or None if it has stored nothing."""
         return await self.catalogue.document(shard)
 
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
-        """Return the documents of the stream's shards, by shard id.
+        """Return what the writing job stored about each shard of the stream, by shard id.
 
-        Raises: ConfigurationError if a shard with files has no document, unless `allows_unproven`.
+        Raises: ConfigurationError if it stored nothing about a shard that has files, and `allows_unproven` is not set.
         """
         return await self._load(stream, DOCUMENT_SECONDS)
 
@@ -118,7 +118,7 @@ class Archive:
         return {**archived, **known}
 
     async def shards_with(self, stream: str, needed: Iterable[str]) -> dict[str, Shard]:
-        """Return the shards as `shards` does. If a shard id in `needed` is missing, first read and list the archive again."""
+        """Return the shards as `shards` does. If an id in `needed` is missing, first read the documents and list the live stream again."""
         found = await self.shards(stream)
         if all(name in found for name in needed):
             return found
@@ -133,9 +133,9 @@ class Archive:
         return latest(*(documents[parent].open_ms for parent in shard.parents if parent in documents))
 
     async def tip_ms(self, shard: Shard, place: OrderKey | None, *, again: bool) -> int | None:
-        """Return the latest time at which `place` was the tip of the shard, as the writing job saw it (epoch ms).
+        """Return the latest time at which the writing job saw no record after `place` in the shard (epoch ms).
 
-        Return None if `place` is not the newest position that the writing job has stored, because only that one has this time.
+        Return None if that is not known. It is known only for the newest position that the writing job has stored.
 
         `again`: whether to read the stored positions again, even if they were read less than `DOCUMENT_SECONDS` ago.
         """
@@ -148,11 +148,11 @@ class Archive:
         )
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
-        """Return the oldest record that the stream still has of a shard."""
+        """Return the oldest record that the live stream still has of a shard, or None without a live stream."""
         return None if self._lister is None else await self._lister.oldest_record(shard)
 
     def may_warn_of_late_beginning(self) -> bool:
-        """Return True at the first call, so that a job warns once of shards whose older files are missing."""
+        """Return True at the first call only. So a job warns once that older files of shards are missing."""
         is_first, self._has_late_beginning = not self._has_late_beginning, True
         return is_first
 
@@ -187,7 +187,7 @@ class LiveLister(Protocol):
     """Lists the shards of the live stream. Finds the oldest record that a shard still has, and which records have expired."""
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard that the stream lists."""
+        """Return every shard that the stream lists. With `after`, return only those that follow this shard id."""
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
         """Return the oldest record that the stream still has of a shard."""
@@ -205,7 +205,7 @@ def _shard(document: ShardDocument) -> Shard:
 
 GETS_AT_ONCE = 16
 DELTA, ICEBERG = "delta:", "iceberg:"
-"""The beginnings of `flink.archive.uri` for tables."""
+"""The prefixes of `flink.archive.uri` that name a table."""
 _SUFFIXES = (".parquet", ".jsonl")
 
 
@@ -216,19 +216,19 @@ class Catalogue(Protocol):
     """Where the archive is, for messages."""
 
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
-        """Return the documents of the stream's shards, by shard id.
+        """Return what the writing job stored about each shard of the stream, by shard id.
 
         Raises: StoreUnavailableError if the archive cannot be reached; StateError if a retry cannot help.
         """
 
     async def document(self, shard: Shard) -> ShardDocument | None:
-        """Return the document of a shard; None if there is none. Raises: the errors of `documents`."""
+        """Return what the writing job stored about a shard, or None if nothing. Raises: the errors of `documents`."""
 
     async def shard_ids(self, stream: str) -> Set[str]:
         """Return the ids of the shards that have files. Raises: the errors of `files`."""
 
     async def files(self, shard: Shard, *, again: bool) -> Sequence[RangeFile]:
-        """Return the ranges of a shard's files in order. If `again` is set, list the files again.
+        """Return the shard's files in reading order, grouped by range (see `RangeFile`). If `again` is set, list the files again.
 
         Raises: StoreUnavailableError if the archive cannot be reached; StateError if a retry cannot help.
         """
@@ -237,7 +237,7 @@ class Catalogue(Protocol):
         """Return the positions that the writing jobs have stored with the archive, each with its `Shard.key`."""
 
     async def open(self, file: RangeFile) -> ArchivedRows:
-        """Open the files of a range. Raises: FileNotFoundError if they are gone; StateError if they cannot be read."""
+        """Open the files that `file` names. Raises: FileNotFoundError if one is gone; StateError if one cannot be read."""
 
     async def close(self) -> None:
         """Close the connections to the archive."""
@@ -250,17 +250,20 @@ class ArchiveFiles(Protocol):
     """Where the archive is, for messages."""
 
     async def stores(self) -> tuple[ConditionalStore, ConditionalStore | None]:
-        """Return the store of the documents, and the store of the sink's positions if it is next to the files."""
+        """Return the store of the shards' documents, and the store of the sink's positions.
+
+        The second is None if the positions are not stored with the files.
+        """
 
     async def paths(self, prefix: str) -> list[str]:
-        """Return the paths of all files below a folder."""
+        """Return the paths of all files below the folder `prefix`."""
 
     async def opened(self, path: str) -> ArchivedRows:
         """Open a file. Raises: FileNotFoundError if it is gone; StateError if it cannot be read."""
 
 
 def files_at(uri: str, properties: Properties, order_of: OrderOf) -> ArchiveFiles:
-    """Return the files that a file sink wrote. Raises: ConfigurationError if there is no folder `uri`, or if it has a table."""
+    """Return the files that a file sink wrote. Raises: ConfigurationError if the folder `uri` does not exist or holds a table."""
     is_remote = back_end_of(uri).has_objects
     return _Objects(uri, properties, order_of) if is_remote else _Folder(uri, order_of)
 
@@ -278,14 +281,14 @@ class FileCatalogue:
         self._listing = asyncio.Lock()
 
     async def documents(self, stream: str) -> Mapping[str, ShardDocument]:
-        """Return the documents of the stream's shards, read from the store."""
+        """Read what the writing job stored about each shard of the stream, by shard id."""
         shards, _ = await self._stores()
         stored, place = await shards.list(f"{stream}/"), shards.place
         found = [read_document(each.value, ShardDocument, f"{name} in {place}", 1) for name, each in stored.items()]
         return {document.id: document for document in found}
 
     async def document(self, shard: Shard) -> ShardDocument | None:
-        """Return the document of a shard, read from the store."""
+        """Read what the writing job stored about a shard."""
         shards, _ = await self._stores()
         if (stored := await shards.get(shard.key)) is None:
             return None
@@ -311,7 +314,7 @@ class FileCatalogue:
         return self._listed
 
     async def files(self, shard: Shard, *, again: bool) -> Sequence[RangeFile]:
-        """Return the ranges of a shard's files. If `again` is set, list the shard's files again."""
+        """Return the shard's files, grouped by range. If `again` is set, list them again."""
         async with self._listing:
             is_new = self._listed is None
             listed = await self._all(again=again and self._has_partitions)
@@ -334,7 +337,7 @@ class FileCatalogue:
         return found
 
     async def open(self, file: RangeFile) -> ArchivedRows:
-        """Open the files of a range."""
+        """Open the files that `file` names, merged in the order of sequence numbers."""
         opened: list[ArchivedRows] = [await self._files.opened(path) for path in file.paths]
         if len(opened) > 1:
             return MergedFiles(opened, self._order_of)
@@ -348,7 +351,10 @@ class FileCatalogue:
 
 
 def _by_shard(paths: Sequence[str]) -> dict[tuple[str, str], list[tuple[str, str]]]:
-    """Return the files of each shard, each as its path and its name without the suffix. The path of an empty range is empty."""
+    """Return the files of each shard by stream and shard id. Each file is its path and its name without the suffix.
+
+    The path is empty if the name stands for a range of which no record was written.
+    """
     found: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for path in paths:
         parts = path.split("/")

@@ -39,13 +39,13 @@ _NONE = "NONE"
 
 
 class ArchiveFactory(RecordPublisherFactory):
-    """Makes the publishers of one job that reads an archive first.
+    """Makes the publishers of a job that reads an archive first.
 
-    It owns the archive and the live factory, which makes the publishers of the live stream.
+    It owns the archive, and the live factory, which makes the publishers of the live stream.
 
     - `live`, `lister`, `catalogue`, `clock`: given only by tests.
 
-    Raises: ConfigurationError if a property is invalid, or if the archive is not there.
+    Raises: ConfigurationError if a property is invalid, or if the archive does not exist.
     """
 
     finds_gaps = True
@@ -88,7 +88,7 @@ class ArchiveFactory(RecordPublisherFactory):
 
     @classmethod
     def wrapped(cls, properties: Properties) -> type[RecordSource]:
-        """Return the class that reads the live stream, or this class if there is no live stream to read."""
+        """Return the source class of the live stream, or this class if `flink.archive.live` is NONE."""
         made = _live_class(properties)
         return cls if made is None else made.wrapped(properties)
 
@@ -101,7 +101,7 @@ class ArchiveFactory(RecordPublisherFactory):
 
     @property
     def lists_shards(self) -> bool:
-        """Whether the archive, or a live publisher with a source of its own, lists the shards."""
+        """Whether the factory lists the shards itself. True without a live stream; else as the live factory says."""
         return self._live is None or self._live.lists_shards
 
     def prepare(self, streams: Sequence[str]) -> None:
@@ -130,7 +130,10 @@ class ArchiveFactory(RecordPublisherFactory):
             self._live.keep_shared()
 
     async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
-        """List the archive's shards if there is no live stream to read, otherwise let the live factory list its shards."""
+        """Return the shards that the live factory lists. Without a live stream, return the archive's shards.
+
+        `after`: return only shards that follow this shard id.
+        """
         if self._live is not None:
             return await self._live.discover(stream, after)
         shards = sorted((await self._archive.shards(stream)).items())
@@ -216,14 +219,19 @@ def _live_class(properties: Properties) -> type[RecordPublisherFactory] | None:
 # --- the check of an archive by `recordpublisher doctor` ---
 
 _MOST_NAMED = 5
-"""Most shards that are named because they begin later than others."""
+"""In the result of `examine_archive`, at most this many shards that begin later than others are named."""
 
 
 async def examine_archive(archive: Archive, stream: str) -> str:
-    """Return in words how much the archive has of a stream, and since when it has all shards.
+    """Return in words how much of a stream the archive has, and since when it has all shards.
 
-    Raises: StateError if records are missing: between two files, at the beginning of a shard whose parents were archived, at the end of a
-    shard, or between the last file and the live stream; ConfigurationError if files have no ranges; the errors of the catalogue.
+    Raises: ConfigurationError if file names have no ranges; the errors of the catalogue; StateError if records are missing in one of these
+    places:
+
+    - between two files
+    - at the beginning of a shard whose parents were archived
+    - at the end of a shard
+    - between the last file and the live stream
     """
     documents = await archive.documents(stream)
     if not documents:
@@ -256,9 +264,9 @@ async def examine_archive(archive: Archive, stream: str) -> str:
 
 
 async def _unlisted(archive: Archive, stream: str) -> str:
-    """List the live stream. Return an empty text, or the end of a sentence about the error if the call fails.
+    """List the live stream. Return an empty text, or if the call fails, the end of a sentence about the error.
 
-    The error is not raised, because other checks report this error, and the archive can be examined alone.
+    Other checks report the error, and the archive can be examined without the stream.
     """
     try:
         await archive.list_once(stream)
@@ -268,9 +276,9 @@ async def _unlisted(archive: Archive, stream: str) -> str:
 
 
 async def _check_end(archive: Archive, shard: Shard, place: OrderKey, files: Sequence[RangeFile]) -> None:
-    """Check that the live stream still has the records after the last file.
+    """Check that the live stream still has the records after `place`, where the last file ends.
 
-    Raises: StateError if the stream no longer has them.
+    Raises: StateError if it no longer has them.
     """
     assert archive.retention is not None
     last = max(files, key=lambda file: file.through)
@@ -315,7 +323,7 @@ def _through(file: RangeFile) -> OrderKey:
 
 
 def _reached(files: Sequence[RangeFile]) -> tuple[OrderKey | None, RangeFile | None]:
-    """Return the position up to which no range is missing, and the first range after the missing one (None if none is missing)."""
+    """Return the position up to which no file is missing, and the first file after the gap (None if there is no gap)."""
     place: OrderKey | None = None
     for file in files:
         if place is not None and not file.follows(place):
@@ -325,7 +333,7 @@ def _reached(files: Sequence[RangeFile]) -> tuple[OrderKey | None, RangeFile | N
 
 
 async def _arrival_ms(archive: Archive, file: RangeFile, row: int) -> int | None:
-    """Return when the first (0) or the last (-1) record of a file arrived (epoch ms), or None if it has no record."""
+    """Return when a record of a file arrived (epoch ms), or None if there is none. `row`: 0 for the first record, -1 for the last."""
     opened = await archive.catalogue.open(file)
     try:
         rows = await opened.rows(opened.groups - 1 if row else 0) if opened.groups else None

@@ -62,8 +62,8 @@ class RangeFile:
     - `paths`: one file, or one for each partition; none if no record of the range could be written.
     - `after`: None if the files begin with the shard's first record.
     - `after_text`: the position `after` as the file's name has it.
-    - `end`: `through` as a position.
-    - `is_proven`: False for a file whose name has no range, so records before it may be missing.
+    - `end`: `through` as a sequence number.
+    - `is_proven`: False if the file's name has no range. Then records before the file may be missing.
     """
 
     paths: tuple[str, ...]
@@ -75,25 +75,25 @@ class RangeFile:
 
     @property
     def is_continuation(self) -> bool:
-        """Whether an earlier file of the shard must have existed, because this range begins where another one ended."""
+        """Whether this range begins where another one ended. Then an earlier file of the shard must have existed."""
         return self.after is not None and not self.after_text.startswith(f"{AT}-")
 
     def follows(self, place: OrderKey | None) -> bool:
-        """Return whether no record is missing between `place` (a position) and the first record of these files."""
+        """Return whether no record is missing between the position `place` and the first record of these files."""
         return self.after is None or not self.is_proven or (place is not None and self.after <= place)
 
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """The facts that decide how a read continues where the files of a shard end, or where a range is missing.
+    """The facts that decide how a read continues where a shard's files end, or where a file is missing.
 
     - `place`: the reader's position; None if it has read nothing.
-    - `file`: the next file with records after the place.
-    - `is_complete`: whether the shard's end is at or before the place.
+    - `file`: the next file with records after `place`.
+    - `is_complete`: whether the shard ends at or before `place`.
     - `is_owed`: whether a missing record counts as lost; False at the first start of a shard.
-    - `is_live`: whether the stream lists the shard, and is read.
+    - `is_live`: whether the live stream is read and lists the shard.
     - `is_bounded`: whether the read ends with the archive.
-    - `stream_has_following`: whether the stream still has the records between the place and `file`.
+    - `stream_has_following`: whether the stream still has the records between `place` and `file`.
     """
 
     place: OrderKey | None
@@ -106,7 +106,7 @@ class Seam:
 
 
 def order_key_of(position: SequenceNumber, order_of: OrderOf) -> OrderKey:
-    """Return a position in the form that can be compared (`OrderKey`)."""
+    """Return a position in a form that can be compared."""
     part = position.sub_sequence
     return order_of(position.sequence), inf if part == WHOLE_RECORD else part
 
@@ -135,11 +135,11 @@ def order_key_before(first: SequenceNumber, order_of: OrderOf) -> OrderKey:
 
 
 def is_complete(place: OrderKey | None, through: str, order_of: OrderOf, is_owed: bool) -> bool:
-    """Return whether nothing of an archived shard is left to read after `place`, the reader's position, or None if it has read nothing.
+    """Return whether an archived shard has nothing left to read after `place` (None if nothing was read yet).
 
-    - `through`: the shard's end as its `ShardDocument` has it: a position, BEGIN if the shard had no records, or AT if the writing job
-      started too late to read any.
-    - `is_owed`: whether a missing record counts as lost. If not, the shard is also complete if nothing was read, or if its end is AT.
+    - `through`: the shard's end in its `ShardDocument`: a position; BEGIN if the shard had no records; or AT if the writing job started too
+      late to read any.
+    - `is_owed`: whether a missing record counts as lost. If it does not, the result is also True if `place` is None or `through` is AT.
     """
     if through == BEGIN:
         return True
@@ -151,10 +151,10 @@ def is_complete(place: OrderKey | None, through: str, order_of: OrderOf, is_owed
 def ranges_of(files: Iterable[tuple[str, str]], order_of: OrderOf) -> list[RangeFile]:
     """Return the ranges of a shard's files, in the order in which they are read.
 
-    `files` are paths, each with the file's name without its suffix. A range in several partitions counts once all of its parts
-    exist. If several files have the same range, each is complete.
+    - `files`: the path of each file, and its name without the suffix.
 
-    If old files were deleted, the shard begins with the first file that is left. Empty ranges from before that file are left out.
+    A range in several partitions is left out until the files of all of its partitions exist. If old files were deleted, the ranges begin
+    with the first file that is left.
     """
     whole: dict[tuple[str, str], RangeFile] = {}
     parts: dict[tuple[str, str], dict[str, dict[str, list[str]]]] = {}

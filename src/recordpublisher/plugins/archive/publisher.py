@@ -65,15 +65,15 @@ class ArchivePublisher(RecordPublisher):
         self._lost_seconds = 0.0
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """Publish batches of at most `held_bytes` from now on, but of at least one record."""
+        """Publish batches of at most `held_bytes` from now on, or of one record if that is larger."""
         self._budget = held_bytes
         if self._live is not None:
             self._live.set_read_budget(held_bytes)
 
     def set_seen(self, seen_ms: int | None) -> None:
-        """Remember a time (epoch ms) up to which the shard had no record after the starting position.
+        """Remember that the shard had no record after the starting position at the time `seen_ms` (epoch ms).
 
-        If such a time is known, records that are missing after the start count as lost.
+        If this time is known, records that are missing after the start count as lost.
         """
         self._seen_ms = latest(self._seen_ms, seen_ms)
         self._is_owed = self._is_owed or seen_ms is not None
@@ -81,7 +81,7 @@ class ArchivePublisher(RecordPublisher):
     async def run(self, consumer: BatchConsumer) -> RunResult:
         """Publish the shard's archived records, then its live ones.
 
-        Raises: DataLossError if neither the archive nor the stream has some records, and the job does not accept their loss; StateError if
+        Raises: DataLossError if records are neither in the archive nor in the stream, and the job does not accept their loss; StateError if
         a file cannot be read; the errors of the live publisher.
         """
         while not self._is_complete:
@@ -108,7 +108,7 @@ class ArchivePublisher(RecordPublisher):
     # --- what comes next --------------------------------------------------------------------------------------------------------
 
     async def _next_step(self) -> tuple[Step, RangeFile | None]:
-        """Return the next step and the next file. Before a file counts as missing, the files are listed again."""
+        """Return the next step and the next file. If a file seems to be missing, list the files again first."""
         archive, shard = self._archive, self._shard
         if self._files is None:
             await archive.list_once(shard.stream)
@@ -169,7 +169,7 @@ class ArchivePublisher(RecordPublisher):
         return files
 
     async def _follows_open_parents(self) -> bool:
-        """Return whether the shard was never read and has archived parents, so that each missing record of the shard counts as lost."""
+        """Return whether the shard was never read and has archived parents. If so, each missing record of the shard counts as lost."""
         if self._position.type is not PositionType.TRIM_HORIZON or not self._shard.parents:
             return False
         open_ms = await self._archive.parents_last_open_ms(self._shard)
@@ -186,7 +186,7 @@ class ArchivePublisher(RecordPublisher):
         return oldest_ms is not None and self._since_ms >= oldest_ms
 
     async def _find_start(self) -> None:
-        """Skip the files before the start, if the read starts at a time. They are found by bisection over their first records."""
+        """If the read starts at a time, skip the files before it. Find the first file to read by bisection."""
         files = [file for file in self._files or () if file.paths]
         if self._since_ms is None or not files:
             return
@@ -209,7 +209,7 @@ class ArchivePublisher(RecordPublisher):
             self._begin_at(files[0])
 
     def _begin_at(self, file: RangeFile) -> None:
-        """Start at the shard's first file. Once in a job, warn if an older file must have existed."""
+        """Start at `file`, the shard's first file. If an older file must have existed, warn of that once in a job."""
         self._place = file.after
         if file.is_continuation and self._archive.may_warn_of_late_beginning():
             text = (
@@ -222,7 +222,7 @@ class ArchivePublisher(RecordPublisher):
     async def _stream_has(self, file: RangeFile, *, is_owed: bool) -> bool:
         """Return whether the stream still has the records between the reader's position and the first record of `file`.
 
-        `is_owed`: whether a missing record counts as lost. Then the stream must have all of them; otherwise one of them is enough.
+        `is_owed`: whether a missing record counts as lost. If so, the stream must have all of these records; otherwise one is enough.
         """
         archive, retention = self._archive, self._archive.retention
         assert retention is not None
@@ -248,7 +248,7 @@ class ArchivePublisher(RecordPublisher):
     # --- files ------------------------------------------------------------------------------------------------------------------
 
     async def _read(self, file: RangeFile, consumer: BatchConsumer) -> None:
-        """Publish the rows of a range after the current position. Stop if the consumer returns another position than the batch's end."""
+        """Publish the rows of `file` after the current position. Stop early if the consumer does not continue at the end of a batch."""
         try:
             opened = await self._archive.catalogue.open(file)
         except FileNotFoundError:
@@ -410,7 +410,7 @@ class ArchivePublisher(RecordPublisher):
 
     @property
     def _read_ms(self) -> int:
-        """The time until which the reader may have read (epoch ms): now, less the time for which the process was suspended."""
+        """The time up to which the reader may have read (epoch ms). It is now, less the time for which the process was suspended."""
         suspended = self._archive.suspension.lost_seconds - self._lost_seconds
         return self._archive.clock.now_ms() - round(suspended * 1000)
 
@@ -472,7 +472,7 @@ class ArchivePublisher(RecordPublisher):
         return batch.arrival_millis[0] < (self._read_ms if oldest_ms is None else oldest_ms)
 
     async def _compare_beginnings(self, batch: RecordBatch) -> None:
-        """Check whether the archive now has older records than the stream's first one: it may have had no file when the read began.
+        """Check once whether the archive has older records than the stream's first one. It may have had no file when the read began.
 
         Raises: _BackToFilesError if the archive has older records.
         """
@@ -495,7 +495,7 @@ class ArchivePublisher(RecordPublisher):
     # --- ends and losses --------------------------------------------------------------------------------------------------------
 
     async def _end(self, consumer: BatchConsumer) -> None:
-        """End the shard. The consumer gets its children: those that its document names, and shards that name this one as a parent."""
+        """End the shard, and pass its children to the consumer: those that its document names, and those that name it as a parent."""
         document = await self._archive.document(self._shard)
         named = () if document is None or document.end is None else document.end.children
         known = await self._archive.shards_with(self._shard.stream, named)
@@ -512,7 +512,7 @@ class ArchivePublisher(RecordPublisher):
         self._is_complete = True
 
     def _lose(self, text: str, cause: DataLossError | None = None) -> None:
-        """Raise an error for lost records, or count and log them if the job accepts the loss."""
+        """Raise DataLossError for lost records. If the job accepts the loss, count and log it instead."""
         if not self._archive.accepts_loss:
             raise cause or DataLossError(text)
         self._metrics.add("retention_gaps")
@@ -546,12 +546,12 @@ class _BackToFilesError(Exception):
 
 
 def text_of_early_end(shard: Shard, last: str, oldest: OldestRecord | None) -> str:
-    """Return the message for an archive that ends (after `last`) before the oldest record that the stream has."""
+    """Return the error message for lost records: the archive ends at `last`, before `oldest`, the oldest record of the stream."""
     return f"the archive of {shard.key} ends after {last}, the stream begins at {_shown_record(oldest)}: the records in between are lost"
 
 
 def text_of_missing_shard(shard: Shard, last: str) -> str:
-    """Return the message for an archive that ends (after `last`) before the end of a shard that no longer exists."""
+    """Return the error message for a shard that no longer exists, and whose archive ends at `last`, before the shard's end."""
     return (
         f"the archive of {shard.key} ends after {last} without the shard's end, and the stream no longer has the shard"
     )
@@ -569,7 +569,8 @@ def arrival_text(at_ms: int | None) -> str:
 def _position_after(rows: RecordColumns, stop: int) -> SequenceNumber:
     """Return the position after the first `stop` rows.
 
-    It is a position inside an aggregate unless the next row has another sequence number, because more of the aggregate may follow.
+    If the next row belongs to another record, the position is after a whole record. Otherwise it is inside an aggregate, because more of it
+    may follow.
     """
     number, part = rows.sequence_numbers[stop - 1], rows.sub_sequence_numbers[stop - 1]
     if stop < len(rows) and rows.sequence_numbers[stop] != number:

@@ -146,7 +146,10 @@ def joined(parts: Sequence[RecordColumns]) -> RecordColumns:
 
 
 class OrderedFile:
-    """The groups of one file, each sorted by sequence number. Raises StateError if a group begins before the end of the one before."""
+    """The groups of one file, each sorted by sequence number.
+
+    `rows` raises StateError if a group overlaps the one before it.
+    """
 
     def __init__(
         self, file: ArchivedRows, name: str, order_of: OrderOf, in_thread: InThread = asyncio.to_thread
@@ -215,7 +218,7 @@ class ParquetRows:
     """The rows of a Parquet file, by row group.
 
     - `source`: its path, its content, or an open file.
-    - `part`: if given, only this row group is read, and only the rows of the shard with this `Shard.key`.
+    - `part`: a row group and a `Shard.key`. If given, only the rows of that shard in that row group are read.
     """
 
     def __init__(self, source: Any, name: str, in_thread: InThread, part: tuple[int, str] | None = None) -> None:
@@ -349,7 +352,7 @@ class JsonRows:
 
 
 def _pieces(content: bytes) -> list[memoryview]:
-    """Split a file into pieces of whole lines, which are decoded one at a time."""
+    """Split a file into pieces of whole lines. One piece at a time is decoded."""
     pieces, start, view = [], 0, memoryview(content)
     while start < len(content):
         stop = content.find(b"\n", start + _PIECE_BYTES) + 1 or len(content)

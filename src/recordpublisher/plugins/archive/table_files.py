@@ -1,6 +1,7 @@
 """Lists and opens the files of an archive in a table of Delta Lake or Iceberg, even if another program has joined files.
 
-A proof (`RangeProof`) says how many rows of which range a file of the sink has. Files of other programs have none.
+The sink stores a proof (`RangeProof`) with each of its files: which range the file is of, and how many rows it has. Files that another
+program wrote have no proof.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ _KEYS = {
     "sequenceNumber": pa.string(),
     "subSequenceNumber": pa.int64(),
 }
-"""The columns that say which rows a file has, with the types in which they are read.
+"""The columns that say which rows a file has, and the types to which they are cast.
 
-Other programs may have written views of texts, which pyarrow cannot filter.
+Another program may have written texts as string views. pyarrow cannot filter these.
 """
 
 
@@ -71,7 +72,7 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> ArchiveF
 
 
 class RowPiece(NamedTuple):
-    """The rows of one shard in one row group of a Parquet file without a proof, because another program wrote it."""
+    """The rows of one shard in one row group of a Parquet file that another program wrote."""
 
     path: str
     group: int
@@ -81,7 +82,7 @@ class RowPiece(NamedTuple):
 
 
 class FileOfPieces(NamedTuple):
-    """Pieces that are read together, as if they were one file.
+    """Pieces (`RowPiece`) that are read together, as if they were one file.
 
     - `name`: a file name that `ranges_of` accepts.
     - `is_proven`: whether it is certain that no row is missing between the pieces.
@@ -96,7 +97,7 @@ class _TableFiles:
     """The files of a table, under names that `ranges_of` accepts.
 
     - `_sources`: what each name stands for: a file of the table, or pieces of files.
-    - `_pieces`: the pieces of each file without a proof, by path. They are read once, because a file never changes.
+    - `_pieces`: the pieces of each file that another program wrote, by path. They are read once, because a file never changes.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class _TableFiles:
     async def _folder(self) -> TableFolder:
         """Return the folder of the table, with valid credentials.
 
-        Credentials from a catalogue are kept while they are valid, so that the catalogue is not asked for each file.
+        Credentials from a catalogue are kept while they are valid. Otherwise the catalogue would be asked for each file.
         """
         now = asyncio.get_running_loop().time()
         if self._newest is None or now - self._newest[0] >= _FOLDER_SECONDS:
@@ -234,12 +235,12 @@ class _TableFiles:
         names: Sequence[str],
         foreign: Sequence[str],
     ) -> dict[str, str | Sequence[RowPiece]]:
-        """Return the sources of a shard (see `_sources`), by name.
+        """Return the files of a shard by name, each as its path or its pieces.
 
         - `proofs`: the proofs of the shard's files.
         - `by_id`: the paths of the table's files, by the id that a proof has.
-        - `names`: the names of the empty files of the shard: proofs, and ranges without records.
-        - `foreign`: the paths of the files without a proof.
+        - `names`: names that stand for the shard's proofs, and for its ranges without records.
+        - `foreign`: the paths of the files that another program wrote.
         """
         found: dict[str, str | Sequence[RowPiece]] = {}
         there: dict[str, dict[int, RangeProof]] = {}
@@ -278,7 +279,7 @@ class _TableFiles:
         return ConfigurationError(ARCHIVE_UNPROVEN.key, "false", "true to read it nevertheless", reason=reason)
 
     def _scan(self, folder: TableFolder, path: str) -> None:
-        """Read four columns of a file without a proof, to find out which rows of which shards it has."""
+        """Find out which rows of which shards a file has that another program wrote. Only four of its columns are read."""
         if path in self._pieces:
             return
         file = pq.ParquetFile(folder.source(path, whole=False))
@@ -303,12 +304,12 @@ class _TableFiles:
 
 
 def joined_pieces(pieces: Iterable[RowPiece], expected: Mapping[str, int], order_of: OrderOf) -> list[FileOfPieces]:
-    """Group the pieces of a shard whose sequence numbers overlap. Return the groups in the order of their numbers.
+    """Group the pieces of a shard whose sequence numbers overlap. Return the groups in the order of their sequence numbers.
 
-    A group is proven if it has as many rows as the ranges that it covers. Ranges before the first piece are ignored, because their rows
-    were deleted from the table.
+    A group is proven if it has as many rows as its ranges should have. Ranges before the first piece do not count, because their rows were
+    deleted from the table.
 
-    - `expected`: the number of rows of each range whose files another program has rewritten, by `str(range)`.
+    - `expected`: how many rows each range should have, by `str(range)`; only ranges whose files another program has rewritten.
     """
     waiting = sorted(pieces, key=lambda piece: piece.first)
     known = [

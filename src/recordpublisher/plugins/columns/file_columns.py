@@ -43,7 +43,7 @@ _NAMES = {
 }  # fmt: skip
 
 log = logging.getLogger("recordpublisher.columns")
-"""`recordpublisher run` shows the INFO lines of this logger, because each tells of a change of a table that others read."""
+"""`recordpublisher run` shows the INFO lines of this logger. Each tells of a change of a table that others may read."""
 
 
 class FileColumns:
@@ -72,8 +72,7 @@ class FileColumns:
     def rows(self, batches: Sequence[RecordBatch], rejected: list[RejectedRecord]) -> list[pa.RecordBatch]:
         """Return the records as Arrow batches, and add each record that does not fit the columns to `rejected`.
 
-        All batches are converted into one. If a record does not fit, each batch is converted alone, and a bad one is halved until the
-        record is alone.
+        If all records fit, there is one Arrow batch.
         """
         try:
             return [self._together(batches)]
@@ -89,7 +88,7 @@ class FileColumns:
             return [rows for half in halves for rows in self.rows([half], rejected)]
 
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
-        """Return several batches as one Arrow batch. Raises: DeserializationError, which names the record, if a record does not fit."""
+        """Return several batches as one Arrow batch. Raises: DeserializationError, naming the record, if a record does not fit."""
         rejected: list[RejectedRecord] = []
         rows = self.rows(batches, rejected)
         for record, reason in rejected:
@@ -115,7 +114,7 @@ class FileColumns:
 class InferredColumns(FileColumns):
     """The columns inferred from JSON, then the metadata. An instance does not change: `grown_by` returns a new one.
 
-    The fields and their types are given as a *shape*, which `deserializers/schemas.py` describes.
+    The fields and their types are given as a *shape* (see `deserializers/schemas.py`).
     """
 
     def __init__(
@@ -133,7 +132,7 @@ class InferredColumns(FileColumns):
         - `there`: the columns of the table.
         - `reserved`: names that no field may have, such as the names of partitions.
         - `check_rows`: raises ValueError for rows that the sink refuses.
-        - `kinds`: the allowed types of each field that must be a column, by path; for example of fields by which files are partitioned.
+        - `kinds`: the fields that must be columns, for example because files are partitioned by them: the allowed types of each, by path.
         - `has_metadata`: whether the metadata are always columns. If not, a field may have the name of a metadata column.
         - `shape`: the shape of the fields, if it is known already.
         """
@@ -154,9 +153,9 @@ class InferredColumns(FileColumns):
 
     @property
     def kept(self) -> pa.Schema:
-        """The columns to store, from which the next start derives its columns.
+        """The columns to store, so that the next start of the job can derive its columns from them.
 
-        The metadata are left out if a field may have the name of one.
+        Metadata columns are left out if fields may have their names.
         """
         if self._has_metadata:
             return self.schema
@@ -269,7 +268,7 @@ def shape_of_type(kind: pa.DataType) -> Shape:
 def _seen(batches: Sequence[RecordBatch], *, leaves_out_deep: bool = False) -> Shape:
     """Return the shape that all records of the batches have together.
 
-    `leaves_out_deep`: whether a record that is nested too deeply is left out. Otherwise it raises ValueError.
+    `leaves_out_deep`: whether to leave out records that are nested too deeply. Otherwise they raise ValueError.
     """
     seen: Shape = {}
     for batch in batches:

@@ -1,4 +1,4 @@
-"""Writes rows into a Parquet file, one row group after the other, so that at most one row group waits in memory."""
+"""Writes rows into a Parquet file, one row group after the other. At most one row group waits in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ParquetEncoder:
     """Writes one Parquet file. It collects rows until a row group is full, and opens the file with the first row group."""
 
     def __init__(self, open_target: Callable[[], Any], schema: pa.Schema, options: ParquetOptions) -> None:
-        """Prepare a file that is opened later. `open_target` returns a path, or a binary file, which the encoder does not close."""
+        """Prepare a file that is opened later. `open_target` returns a path or a binary file. The encoder does not close a binary file."""
         self._open_target = open_target
         self._schema, self._options = schema, options
         self._order = [(name, "ascending") for name in options.sorted_by]
@@ -37,7 +37,7 @@ class ParquetEncoder:
 
     @property
     def is_opened(self) -> bool:
-        """Whether the file was opened, which happens with its first row group or in `close`."""
+        """Whether the file was opened. It is opened for its first row group, or in `close`."""
         return self._writer is not None
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -100,7 +100,7 @@ class ParquetOptions:
         return cls(sorted_by=tuple(filter(None, names)), **values_of(cls, properties))
 
     def types_by_path(self) -> dict[str, Sequence[str]]:
-        """Return the allowed types of each inferred field by which files are sorted, by the field's name.
+        """Return, for inferred columns, the allowed types of each field that files are sorted by, under the field's name.
 
         The first type is used until values show another one.
         """

@@ -25,7 +25,7 @@ _UNITS = {"%H": "hour", "%d": "day", "%j": "day", "%m": "month", "%Y": "year"}
 """The unit of time that each directive of a time format needs, the smallest unit first."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST, _LAST = (pa.scalar(time.replace(tzinfo=UTC)) for time in (datetime.min, datetime.max))
-"""The first and the last time that a datetime of Python can have. A row with a time outside is in the partition of rows without a value."""
+"""The first and the last time that a datetime of Python can have. A row with another time counts as one without a value."""
 _ESCAPED = re.compile(r"""[\x00-\x1f\x7f"#%'*/:=?\\{\[\]^]""")
 """Characters that are escaped in names of folders. Hive and Spark escape the same ones.
 
@@ -34,7 +34,7 @@ An umlaut is not escaped, because Spark would read each of its escaped bytes as 
 
 
 class Partitions:
-    """The parts of the pattern `flink.sink.partitions`, which decide the partition of each row.
+    """The parts of the pattern `flink.sink.partitions`. They decide the partition of each row.
 
     Times are truncated to their unit in UTC.
     """
@@ -84,25 +84,25 @@ class Partitions:
 
     @property
     def derived_names(self) -> list[str]:
-        """Names of the parts whose values are computed from a column, and are not a column of the rows."""
+        """The names of the parts whose values are computed from a column, because the rows have no column of that name."""
         return [part.name for part in self.parts if part.is_derived]
 
     def types_by_path(self) -> dict[str, Sequence[str]]:
-        """Return the allowed types of each inferred field that a part of the pattern uses, by the field's path.
+        """Return, for inferred columns, the allowed types of each field that the pattern uses, by the field's path.
 
         The first type is used until values show another one.
         """
         return {part.column: ("TIMESTAMP",) if part.form else ("STRING", "BIGINT", "BOOLEAN") for part in self.parts}
 
     def derived_columns(self, schema: pa.Schema) -> list[pa.Field]:
-        """Return the columns that a table needs for its partitions, and that rows with the columns `schema` lack."""
+        """Return the partition columns that a table needs in addition to the columns `schema` of the rows."""
         derived = [part for part in self.parts if part.is_derived]
         return [pa.field(part.name, pa.string() if part.form else type_at(schema, part.column)) for part in derived]
 
     def columns_of_files(self, schema: pa.Schema) -> pa.Schema:
         """Return the columns that files have: all but the partition columns.
 
-        Their values are in the names of folders, or in the table's log.
+        The values of partition columns are in the names of folders, or in the table's log.
         """
         return pa.schema([field for field in schema if field.name not in self.names])
 

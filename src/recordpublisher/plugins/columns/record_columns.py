@@ -24,7 +24,7 @@ INSTANT = pa.timestamp("us", tz="UTC")
 _ARROW_TYPES = {"STRING": pa.string(), "LONG": pa.int64(), "TIMESTAMP": INSTANT, "BINARY": pa.binary()}
 _FIELDS = {field.name: field for field in RECORD_FIELDS}
 RECORD_SCHEMA = pa.schema([(field.name, _ARROW_TYPES[field.spark_type]) for field in RECORD_FIELDS])
-"""Spark compares the types of the first batch with its own schema, and accepts exactly these."""
+"""All columns of records. Spark compares the types of the first batch with its own schema, and accepts exactly these."""
 _LONGEST_MS = 2**63 // 1000 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -34,11 +34,11 @@ def arrow_columns(
     schema: pa.Schema = RECORD_SCHEMA,
     joined: Callable[[Sequence[Sequence[bytes]]], bytes | memoryview] | None = None,
 ) -> pa.RecordBatch:
-    """Return several batches as one Arrow batch, because columns for five records cost as much as columns for a thousand.
+    """Return several batches as one Arrow batch. Columns for five records cost as much as columns for a thousand.
 
     - `schema`: some of the columns of `RECORD_SCHEMA`. Instants may also be in ms.
-    - `joined`: concatenates the payloads of all batches. With `joined`, `pyarrow.array` is not called, because it would import pandas.
-      Without `joined` it is called, because it makes columns of text three times as fast.
+    - `joined`: concatenates the payloads of all batches. If it is given, `pyarrow.array` is not called, because it would import pandas. If
+      not, `pyarrow.array` makes the columns of text, three times as fast.
     """
     names = schema.names
     fields = [_FIELDS[name] for name in names]
@@ -80,7 +80,7 @@ def binary_column(
 
 
 def text_column(values: Sequence[str | None]) -> pa.Array:
-    """Return a column of texts, in which None is null."""
+    """Return a column of texts. None becomes null."""
     try:
         text = "".join(values)  # type: ignore[arg-type]  # Most columns have no nulls.
     except TypeError:
@@ -96,7 +96,7 @@ def text_column(values: Sequence[str | None]) -> pa.Array:
 
 
 def repeated_column(parts: Iterable[tuple[str, int]]) -> pa.Array:
-    """Return a column with each text repeated by its number of rows.
+    """Return a column in which each text is repeated for its number of rows.
 
     Neighbouring parts with the same text are merged first, because a part costs 3 us, and a row only 2 ns.
     """
@@ -125,7 +125,7 @@ def instant_column(millis: Sequence[int], kind: pa.DataType = INSTANT) -> pa.Arr
 
 
 def cast_instants(millis: Sequence[int], kind: pa.DataType) -> pa.Array:
-    """Return the same column as `instant_column`, in a third of the time, for callers that may import the large `pyarrow.compute`."""
+    """Return the same column as `instant_column` in a third of the time. It imports the large module `pyarrow.compute`."""
     try:
         return _number_array(pa.timestamp("ms", kind.tz), array("q", millis)).cast(kind)
     except (pa.ArrowInvalid, OverflowError):  # One of the times does not fit.
@@ -133,7 +133,7 @@ def cast_instants(millis: Sequence[int], kind: pa.DataType) -> pa.Array:
 
 
 def datetime_column(values: Sequence[datetime | None]) -> pa.Array:
-    """Return a column of instants from datetimes, in a quarter of the time of `pyarrow.array`, which asks each datetime for its offset.
+    """Return a column of instants from datetimes. It takes a quarter of the time of `pyarrow.array`.
 
     Raises: the error of `pyarrow.array` if a value does not fit.
     """

@@ -20,7 +20,8 @@ class RecordField(NamedTuple):
     """A column of records.
 
     - `spark_type`: STRING, LONG, TIMESTAMP (from epoch ms) or BINARY. Arrow's type follows from it.
-    - `taken`: returns the values of the batch's records, or for a shared column one text and the number of records.
+    - `taken`: returns the column's value of each record in a batch. For a shared column, it returns the one value and the number of
+      records.
     - `is_shared`: whether all records of a batch have the same value.
     - `is_distinct`: whether nearly every record has a value of its own.
     """

@@ -37,7 +37,7 @@ from .record_fields import DATA
 
 log = logging.getLogger("recordpublisher.columns")
 _FEW_ROWS, _ENOUGH_ROWS = 100, 1_000
-"""A read that ends with fewer records than the first number logs nothing. A job logs after the second number of records, before its end."""
+"""`NullFields` logs nothing for fewer records than the first number. It logs once the second number was checked, or at the end."""
 VALUE = "value"
 """The column of values without fields, such as numbers and lists."""
 _VALID = "a type of numbers, texts, bytes, times, lists, maps and objects of these"
@@ -63,14 +63,14 @@ class TypedColumns:
     """The columns of values of one type, without metadata. `fields` has their names and Arrow types."""
 
     def __init__(self, of: Any) -> None:
-        """Choose the columns of the type `of`. Raises: ConfigurationError, which names the field, if a field has no Arrow type."""
+        """Choose the columns of the type `of`. Raises: ConfigurationError, naming the field, if a field has no Arrow type."""
         self._name, info = type_name(of), inspect.type_info(of)
         fields = fields_of(info) or [TypedField(VALUE, info, _as_it_is)]
         self._columns = [(field, self._column(field.type, f"$.{field.name}", (of,))) for field in fields]
         self.fields = [pa.field(field.name, column.type) for field, column in self._columns]
 
     def arrays(self, values: Sequence[Any]) -> list[pa.Array]:
-        """Return an array for each field. Raises: ValueError, which names the field, if a value does not fit its column."""
+        """Return an array for each field. Raises: ValueError, naming the field, if a value does not fit its column."""
         return [self._array(field, column, values) for field, column in self._columns]
 
     def _array(self, field: TypedField, column: _Column, values: Sequence[Any]) -> pa.Array:
@@ -86,7 +86,7 @@ class TypedColumns:
         """Return the column of a field.
 
         - `place`: the path of the field, such as `$.address.country`.
-        - `inside`: the classes around the field. A class inside itself has no Arrow type.
+        - `inside`: the classes that contain the field. A class inside itself has no Arrow type.
         """
         named, info = column_type(info), type_without_none(info)
         if named is not None or isinstance(info, inspect.DecimalType):
@@ -178,7 +178,7 @@ def to_arrow(*batches: RecordBatch, into: Any = None) -> pa.RecordBatch:
 
 @cache
 def frame_columns(of: Any = None) -> FrameColumns:
-    """Return the columns of a type, which are made once and kept. Raises: ConfigurationError if a field has no Arrow type."""
+    """Return the columns of a type. They are made once and kept. Raises: ConfigurationError if a field has no Arrow type."""
     return FrameColumns(of)
 
 
@@ -189,7 +189,7 @@ class FrameColumns:
     """
 
     def __init__(self, of: Any = None) -> None:
-        """Choose the columns of the type `of`. Raises: ConfigurationError, which names the field, if a field has no Arrow type."""
+        """Choose the columns of the type `of`. Raises: ConfigurationError, naming the field, if a field has no Arrow type."""
         self._typed = None if of is None else TypedColumns(of)
         fields = [] if self._typed is None else self._typed.fields
         # The fields replace the payload that they come from, and metadata of the same names.
@@ -200,8 +200,7 @@ class FrameColumns:
     def batch(self, *batches: RecordBatch) -> pa.RecordBatch:
         """Return several batches as one Arrow batch.
 
-
-        Raises: DeserializationError, which names the record and the field, if a value does not fit its column.
+        Raises: DeserializationError, naming the record and the field, if a value does not fit its column.
         """
         metadata = arrow_columns(*batches, schema=self.metadata)
         if self._typed is None:
@@ -211,7 +210,7 @@ class FrameColumns:
     def field_columns(self, *batches: RecordBatch) -> list[pa.Array]:
         """Return the columns of the fields alone, in the order of `schema`.
 
-        Raises: DeserializationError, which names the record and the field, if a value does not fit its column.
+        Raises: DeserializationError, naming the record and the field, if a value does not fit its column.
         """
         if self._typed is None:
             return []
@@ -225,7 +224,7 @@ class FrameColumns:
             raise
 
     def check(self, values: Sequence[Any]) -> None:
-        """Check that values fit the columns. Raises: ValueError, which names the field, if a value does not fit."""
+        """Check that values fit the columns. Raises: ValueError, naming the field, if a value does not fit."""
         if self._typed is not None:
             self._typed.arrays(values)
 
@@ -239,7 +238,7 @@ class FrameColumns:
 
 
 class NullFields:
-    """Logs once which fields were null in all of the first records, because a misspelt field is always null.
+    """Logs once which fields were null in all of the first records. A misspelt field is always null.
 
     Whole columns are checked, not single records. After the log line, or once each field had a value, nothing more is checked.
 
@@ -259,7 +258,7 @@ class NullFields:
                 self.tell()
 
     def tell(self) -> None:
-        """Log the fields that were null in all records so far, unless only a few records were checked."""
+        """Log the fields that were null in all records so far. Do nothing if only a few records were checked."""
         if self._names and self._rows >= _FEW_ROWS:
             names = few_of([*map(repr, self._names)])
             log.warning(
@@ -278,7 +277,7 @@ class ChecksColumns(Protocol):
 
 
 class CheckedValues:
-    """A deserializer that checks that values fit into the columns. Records with other values are bad (`flink.deserializer.error`)."""
+    """Wraps a deserializer, and checks that its values fit the columns. Records with other values are bad (`flink.deserializer.error`)."""
 
     def __init__(self, values: Deserializer[Any], columns: ChecksColumns) -> None:
         self._values, self._columns = values, columns
@@ -325,7 +324,10 @@ def _as_it_is(value: Any) -> Any:
 
 
 def _whole_number(value: Any) -> Any:
-    """Return the value. Raises: ValueError if it has a fraction, which Arrow would cut off."""
+    """Check that a number has no fraction, and return it. Arrow would cut the fraction off.
+
+    Raises: ValueError if it has one.
+    """
     if isinstance(value, (float, Decimal)) and value != int(value):
         raise ValueError(f"{value} has a fraction")
     return value
@@ -334,13 +336,16 @@ def _whole_number(value: Any) -> Any:
 def _decimal_column(precision: int, scale: int) -> _Column:
     """Return a column of decimals.
 
-    Each number is checked, because for a large exponent Arrow crashes the process, or returns a wrong number.
+    Each number is checked. For a large exponent Arrow would crash the process, or return a wrong number.
     """
     return _Column(pa.decimal128(precision, scale), exact_decimal_converter(precision, scale))
 
 
 def _float_of_32_bits(value: float) -> float:
-    """Return the value. Raises: ValueError if it is too large for 32 bits, because Arrow would turn it into infinity."""
+    """Check that a number is not too large for 32 bits, and return it. Arrow would turn it into infinity.
+
+    Raises: ValueError if it is too large.
+    """
     if isfinite(value) and abs(value) > _GREATEST_FLOAT:
         raise ValueError(f"{value} is too large for 32 bits")
     return value

@@ -106,7 +106,7 @@ class Unavailable(msgspec.Struct, frozen=True):
 class History:
     """Keeps the totals of the last half hour, so that a page that is opened later can draw them.
 
-    Owns the points: one for each `interval_seconds`, even if no page is open.
+    Adds a point every `interval_seconds`, even if no page is open.
     """
 
     def __init__(self, source: SnapshotSource, clock: Clock, interval_seconds: float) -> None:

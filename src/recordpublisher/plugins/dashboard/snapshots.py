@@ -29,7 +29,7 @@ from .server import SNAPSHOT_PATH, UNAVAILABLE, DashboardServer, History, Unavai
 
 log = logging.getLogger("recordpublisher.metrics")
 HISTORY_INTERVAL_SECONDS = 10.0
-"""Time between two points of the charts. A point costs as much as one read by a page: 10 ms of CPU at 1,000 shards."""
+"""Time between two points of the charts (seconds). A point costs as much as one read by a page: 10 ms of CPU at 1,000 shards."""
 OLD_SECONDS = 1.0
 """The shortest time between two computations of a snapshot (seconds), however many readers request it."""
 RESPONSE_SECONDS = 10.0
@@ -39,7 +39,7 @@ UNREAD = "has unread records and wrote none for the alarm interval"
 class LiveSnapshots:
     """Makes snapshots of a running job from the metrics of its workers on this machine. Nothing is computed unless a reader requests it.
 
-    Owns the last snapshot, and the counters of earlier ones for the rates.
+    Owns the last snapshot, and the earlier values of counters that rates are computed from.
 
     - `job`: the name of the job, if it has one.
     """
@@ -127,7 +127,7 @@ def _counts(values: Mapping[str, Any]) -> dict[str, int]:
 
 
 def alignment_sentence(workers: Sequence[WorkerMetrics]) -> str:
-    """Return which shard alignment waits for now and why, in one sentence."""
+    """Return in one sentence for which shard alignment now waits, and why."""
     # 1. Count the shards that alignment holds back.
     held = sum(each.values["heldShards"] for each in workers)
     shards = sum(each.values["openShards"] for each in workers)
@@ -213,7 +213,7 @@ class JoinedSnapshots:
         self._last: tuple[float, JobSnapshot] | None = None
 
     async def snapshot(self) -> JobSnapshot:
-        """Return the current state of the job, or the last snapshot if it is newer than the interval.
+        """Return the current state of the job, or the last snapshot if it is newer than `interval_seconds`.
 
         Raises: RecordPublisherError if a stream cannot be read.
         """
@@ -329,7 +329,7 @@ class HttpSnapshots:
 class LiveDashboard(MetricsExporter):
     """The dashboard of a running job (`run --dashboard`). Owns the server.
 
-    The server reads the metrics that other exporters read, while a page is open and every ten seconds for the charts.
+    The server reads the metrics while a page is open, and every ten seconds for the charts.
     """
 
     def __init__(self, port: int, idle_interval_ms: int, job: str | None = None) -> None:

@@ -42,13 +42,13 @@ class StoredLetters(ABC):
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures | None:
         """Remove the letters of a chunk that succeeded, and keep those that failed. The change is durable when the call returns.
 
-        Return the letters of `succeeded` that could not be removed, each with the reason.
+        Return the letters of `succeeded` that could not be removed, each with the reason. None if all were removed.
         """
 
     def _read_letters(self, stored: Iterable[T], letter_of: Callable[[T, int], DeadLetter]) -> list[DeadLetter]:
         """Return the letters that can be read. Count and log unreadable ones.
 
-        - `letter_of`: makes a letter of an item and its number, or raises StateError if the item cannot be read.
+        - `letter_of`: makes a letter of an item of `stored` and its index. Raises StateError if the item cannot be read.
         """
         letters = []
         for index, each in enumerate(stored):

@@ -20,7 +20,7 @@ from ..stores.durable_files import make_folder, path_of, sync
 from .base import CHUNK, StoredLetters
 
 CopyLetters = Callable[[Path, Sequence[int]], None]
-"""Writes some of a file's letters to another file. The letters are given by their numbers."""
+"""Writes some of a file's letters to another file. The letters are given by their indexes in the file."""
 
 
 FileContent = tuple[Sequence[Any], Callable[[Any, int], DeadLetter], CopyLetters]
@@ -63,7 +63,7 @@ class FileLetters(StoredLetters):
                 yield letters[start : start + CHUNK]
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> None:
-        """Rewrite the file with its remaining letters."""
+        """Rewrite the file of these letters with those that remain. Delete it if none remains."""
         self._left -= {letter.place for letter in succeeded}
         if succeeded:  # If no letter succeeded, the file stays as it is.
             await asyncio.to_thread(self._keep_left)

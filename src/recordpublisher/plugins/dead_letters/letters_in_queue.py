@@ -20,7 +20,7 @@ from ..runtime.stream_names import StreamNames, streams_argument
 from .base import Failures, StoredLetters
 
 HIDDEN_SECONDS = 120
-"""How long letters are hidden from other processes while they are shown or replayed. After that they are visible again."""
+"""How long letters are hidden from other processes while they are shown or replayed (seconds). After that they are visible again."""
 
 _INCOMPLETE = "kept, because other records of its aggregate have failed or were not chosen: a queue removes an aggregate only as a whole"
 
@@ -78,9 +78,10 @@ class QueueLetters(StoredLetters):
             await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held.values()), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
-        """Restore or discard the letters that succeeded. Return those for which the service refused the call, and incomplete aggregates.
+        """Restore or discard the letters that succeeded. Return those that the service refused, and those of an aggregate of which a part
+        failed.
 
-        The letters that failed stay hidden until the replay ends, so that the replay does not receive them again.
+        The letters that failed stay hidden until the replay ends. So the replay does not receive them again.
         """
         incomplete = {letter.place for letter in failed}
         ended = [letter for letter in succeeded if letter.place not in incomplete]
@@ -98,7 +99,7 @@ class QueueLetters(StoredLetters):
 
 
 async def _records_of(letter: ReceivedRecord) -> list[UserRecord]:
-    """Return the record of a letter, or its sub-records if it is an aggregate. An aggregate without sub-records is returned itself."""
+    """Return the records of a letter: the sub-records if it is an aggregate, otherwise the record itself."""
     record = UserRecord(letter.data, letter.record_id, letter.arrival, letter.partition_key)
     # A queue has no shards, so sub-records of any hash key are kept.
     deaggregator = Deaggregator(Shard("queue", "queue", hash_range=HashRange()), ShardMetrics())

@@ -31,7 +31,7 @@ from .base import StoredLetters
 class StreamLetters(StoredLetters):
     """Letters in a stream. `chunks` ends at the newest letter. Letters that fail again are put into the stream again.
 
-    A replay stores how far it has read, next to the job's positions, so the next replay continues there.
+    A replay stores how far it has read, apart from the job's positions. The next replay continues there.
 
     Raises: ConfigurationError if `flink.sink.stream` or `flink.state.uri` of the dead-letter sink is not set.
     """
@@ -68,7 +68,7 @@ class StreamLetters(StoredLetters):
                 await put_letters(sink, failed)
 
     async def _service_second(self) -> int:
-        """Return the end of the current second by the clock of the service, from which this machine's clock may differ (epoch ms)."""
+        """Return the end of the current second (epoch ms) by the service's clock. This machine's clock may differ."""
         async with KinesisClient(self._reading, [self._stream]) as client:
             asked = partial(client.server_time_ms, self._stream)
             now = await call_with_retries(asked, LIST_SHARDS_RETRIES.policy(self._reading))

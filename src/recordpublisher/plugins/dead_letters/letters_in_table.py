@@ -33,7 +33,7 @@ _Newest = tuple[Any, ...]
 
 
 _SHARDS = 100
-"""Number of shards whose letters are read by one query, because databases limit the parameters of a statement."""
+"""Number of shards whose letters one query reads. Databases limit the parameters of a statement."""
 
 
 _NEEDED = {*IDENTITY, "partition_key", "explicit_hash_key", "approximate_arrival_timestamp", "data", "value"}
@@ -50,7 +50,7 @@ class TableLetters(StoredLetters):
         self._name = properties.value(SQL_TABLE)
 
     async def chunks(self, *, is_replay: bool) -> AsyncGenerator[Sequence[DeadLetter], None]:
-        """Yield the letters in the order of stream, shard and sequence number. Later letters of a running job are left out.
+        """Yield the letters in the order of stream, shard and sequence number. Leave out letters that a running job adds after the call.
 
         Raises: ConfigurationError if the table does not have the columns of a record.
         """

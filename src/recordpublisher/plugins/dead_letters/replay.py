@@ -39,11 +39,13 @@ async def replay_letters(
     only: Collection[str] = (),
     payloads: Mapping[tuple[str, str], bytes] | None = None,
 ) -> AsyncGenerator[tuple[list[DeadLetter], list[tuple[DeadLetter, str]]], None]:
-    """Replay every letter once, a chunk at a time. Yield the letters that succeeded, and those that failed and are kept, with the reason.
+    """Replay every letter once, a chunk at a time. For each chunk, yield the letters that succeeded and those that failed, with the reason.
 
-    - `only`: the sequence numbers of the letters to replay; empty for all. The other letters are kept.
-    - `payloads`: new payloads by the shard's key and the letter's sequence number. If given, only these letters are replayed. A letter
-      that fails is kept with its old payload.
+    - `only`: the sequence numbers of the letters to replay; empty for all.
+    - `payloads`: new payloads by the shard's key and the letter's sequence number. If given, only these letters are replayed. A letter that
+      fails is kept with its old payload.
+
+    Letters that failed or were not chosen are kept.
     """
     # Closed even after an error, before the letters are: a queue's letters would otherwise stay hidden, and a list would lack them.
     async with aclosing(letters.chunks(is_replay=True)) as chunks:
@@ -119,8 +121,8 @@ class JobTarget:
 
     - `program`: the `DataFetcher` of the job if the job is a Python program; None if properties alone describe the job.
 
-    Raises: ConfigurationError if the job has no sink, if its sink writes an archive or keeps records only in memory, or if the sink does
-    not accept these values.
+    Raises: ConfigurationError if the job has no sink, or if its sink writes an archive, keeps records only in memory, or does not accept
+    the values of the letters.
     """
 
     def __init__(self, properties: Properties, program: DataFetcher | None = None) -> None:

@@ -30,9 +30,9 @@ except ImportError as error:
 
 MAX_SCHEMA_DEPTH = 100
 MOST_VALUES = 100_000
-"""Most values of a record. If each type contains the next one twice, the number doubles each time, so an empty payload could take hours."""
+"""Most values of a record. A schema of 40 nested records, each with two fields of the next one, has a trillion values in every record."""
 MAX_DECIMAL_BYTES = 4_096
-"""Most bytes of a decimal, because the time for converting it grows with the square of its digits."""
+"""Most bytes of a decimal. The time for its conversion grows with the square of its digits."""
 _PARSED, _NAMED = "__fastavro_parsed", "__named_schemas"
 _DECIMAL = "recordpublisher-decimal"
 _PLAIN_TYPES: dict[str, Any] = {
@@ -96,15 +96,17 @@ def schema_of(properties: Properties) -> AvroSchema | None:
 
 
 def schema_text(given: str) -> str:
-    """Return the JSON of `flink.deserializer.avro.schema`, which may be in a file. Raises: OSError if the file cannot be read."""
+    """Return a schema as JSON. `given` is the JSON itself, or the path of a file that has it.
+
+    Raises: OSError if the file cannot be read.
+    """
     return given if given.lstrip().startswith(_BEGIN_OF_JSON) else Path(given).read_text(encoding="utf-8")
 
 
 def parse_schema(text: str | None) -> AvroSchema:
     """Return a schema from its JSON.
 
-    Raises: ValueError if it is not a valid schema, or if a small record could decode to a value of unlimited size, or one that is nested
-    too deeply.
+    Raises: ValueError if the schema is not valid, or if even a small record could decode to a value that is too large or nested too deeply.
     """
     try:
         return AvroSchema(fastavro.parse_schema(json.loads(text or "")))
@@ -151,31 +153,37 @@ def _check_index(data: bytes) -> None:
 class AvroSchema:
     """A parsed schema with which untrusted bytes can be decoded safely.
 
-    fastavro's reader in C recurses without a limit, accepts negative indexes, and makes as many empty items as a record demands. Therefore
-    the reader in Python decodes recursive schemas, indexes and decimals are checked, and arrays whose items need no bytes are refused.
+    fastavro's reader in C recurses without a limit, accepts negative indexes, and makes as many empty items as a record demands. Therefore:
+
+    - The reader in Python decodes recursive schemas.
+    - Indexes and decimals are checked.
+    - Arrays whose items need no bytes are refused.
     """
 
     def __init__(self, parsed: Any) -> None:
         """Check the schema.
 
-        Raises: ValueError if the schema is nested too deeply, gives every record more than `MOST_VALUES` values, or has an array whose
-        items need no bytes.
+        Raises: ValueError in these cases:
+
+        - The schema is nested too deeply.
+        - Every record has more than `MOST_VALUES` values.
+        - The items of an array need no bytes.
         """
         self._named: dict[str, Any] = {}
         self._open: set[str] = set()
         self._values: dict[str, int] = {}
-        """The number of values that each record always has, by the name of the record. Values of records inside it count."""
+        """The number of values that each record always has, including those of nested records, by the name of the record's type."""
         self.is_recursive = False
         self.begins_with_index = isinstance(parsed, list)
         """Whether values begin with the index of a union's branch.
 
-        `decode` checks the index, because fastavro copies the list of branches.
+        If so, `decode` checks the index, because fastavro copies the list of branches.
         """
         checked = self._checked(parsed, 0)
         self.definition = list(map(self._kept, checked)) if self.begins_with_index else self._kept(checked)
 
     def _kept(self, checked: Any) -> Any:
-        """Return the checked schema, marked as parsed and with its named types, so that fastavro does not copy it at each call."""
+        """Return the checked schema, marked as parsed and with its named types. Otherwise fastavro would copy it at each call."""
         return checked if isinstance(checked, str) else {**checked, _PARSED: True, _NAMED: self._named}
 
     def _checked(self, schema: Any, depth: int) -> Any:
@@ -239,7 +247,7 @@ class AvroSchema:
 class _Indexed(list[Any]):
     """A list that refuses negative indexes, for a union's branches or an enum's symbols.
 
-    It states 0 as its length, because the reader in C adds the length to a negative index, which would hide that it was negative.
+    Its length is 0. The reader in C adds the length to a negative index, and would otherwise make it valid.
     """
 
     def __getitem__(self, index: Any) -> Any:
@@ -316,7 +324,7 @@ class _RowTypes:
         """Return the type for a schema.
 
         - `place`: the path of the field, such as `$.address.country`.
-        - `inside`: the names of the records around it.
+        - `inside`: the names of the records that contain the field.
 
         Raises: ValueError if no column exists for the schema.
         """

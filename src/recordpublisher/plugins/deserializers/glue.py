@@ -36,18 +36,18 @@ from .protobuf import pool_of_descriptors
 
 log = logging.getLogger("recordpublisher.deserializers")
 HEADER_BYTES = 18
-"""The version of the header, the compression, and the id of the schema version (a UUID)."""
+"""The length of a record's header: its version, the compression, and the id of the schema version (a UUID)."""
 HEADER_VERSION, UNCOMPRESSED, ZLIB = 3, 0, 5
 _VERSION = slice(2, HEADER_BYTES)
 MAX_SCHEMAS = 1_000
-"""Most schemas that are kept. Above this number, the oldest that no batch needs are forgotten, and fetched again when they are needed."""
+"""Most schemas that are kept. Above this number, the oldest that no batch needs are dropped. They are fetched again when needed."""
 MOST_UNKNOWN, PAUSE_SECONDS = 100, 1.0
-"""Once records have named more than `MOST_UNKNOWN` versions that do not exist, a pause precedes each call to the registry (seconds).
+"""If records have named more than `MOST_UNKNOWN` versions that do not exist, each call to the registry waits `PAUSE_SECONDS` first.
 
 Otherwise a producer could use up the account's calls.
 """
 REFUSED_SECONDS = 60.0
-"""After this time a version that the registry did not have is requested again, because it may have been registered since."""
+"""After this time, a version that the registry did not have is requested again. It may have been registered since."""
 RETRIES = RetryPolicy(max_retries=10, base_ms=200, max_ms=5_000, exponent=1.5)
 _UNKNOWN = ("EntityNotFoundException", "InvalidInputException")
 MAX_COMPILE_SECONDS = 60
@@ -56,7 +56,7 @@ _LARGEST_INDEX_BYTES = 5
 """The length of an unsigned 32-bit number as a Protobuf varint."""
 Decode = Callable[[bytes], Any]
 DecoderFor = Callable[[str, str], Awaitable[Decode]]
-"""Returns the decoder for a data format and a schema definition. Raises: ValueError if it cannot use them."""
+"""Returns the decoder for a data format and a schema definition. Raises: ValueError if there is no decoder for them."""
 
 
 class GlueDeserializer:
@@ -144,22 +144,25 @@ def _has_header(data: bytes) -> bool:
 
 
 class GlueSchemas:
-    """Fetches each schema version once, and keeps the decoder that `decoder_for` makes of it."""
+    """Fetches each schema version once, and keeps its decoder.
+
+    `decoder_for`: makes the decoder of a version.
+    """
 
     def __init__(self, glue: AwsService, decoder_for: DecoderFor) -> None:
         self._glue = glue
         self._decoder_for = decoder_for
         self._decoders: dict[bytes, Decode] = {}
         self._needed: dict[int, Collection[bytes]] = {}
-        """The versions that each batch needs, by the `id` of the batch, for as long as the batch exists."""
+        """The versions that each batch needs, by `id(batch)`, for as long as the batch exists."""
         self._refused_at: dict[bytes, float] = {}
-        """The time at which the registry did not have a version (seconds of the loop). A producer can name any number of such versions."""
+        """When the registry said that it does not have a version (seconds of the event loop). Producers can name any number of them."""
         self._fetching: dict[bytes, asyncio.Lock] = {}
         self._users = 0
-        """Number of shards that fetch a version now."""
+        """Number of `fetch` calls that fetch a version now."""
 
     def decoder(self, version: bytes) -> Decode:
-        """Return the decoder of a version. `fetch` must have been awaited for the batch that needs it."""
+        """Return the decoder of a version. `fetch` must have returned for a batch that needs this version."""
         return self._decoders[version]
 
     async def fetch(self, versions: Collection[bytes], batch: object) -> None:
@@ -187,7 +190,7 @@ class GlueSchemas:
             missing = [version for version in versions if version not in self._decoders]
 
     async def _fetch_once(self, version: bytes) -> None:
-        """Fetch a version unless it is known, or wait if another shard is fetching the same version."""
+        """Fetch a version if it is not known. If another `fetch` is fetching it, wait for that instead."""
         lock = self._fetching.setdefault(version, asyncio.Lock())
         try:
             async with lock:
@@ -241,7 +244,7 @@ class GlueSchemas:
 
 
 async def _call_while_throttled(get: Callable[[], Awaitable[tuple[str, str]]]) -> tuple[str, str]:
-    """Return the registry's answer, and keep retrying while calls are throttled.
+    """Return the result of `get`. While the registry throttles calls, keep retrying.
 
     Throttling does not end the job, because any producer could use up the account's calls.
     """
@@ -267,7 +270,7 @@ def _refusing(words: str) -> Decode:
 def message_decoder(definition: str) -> Callable[[bytes], Any]:
     """Return a function that parses the output of the registry's Protobuf serializer: the index of the message, then the message.
 
-    The compiler runs as a separate process, which takes some 100 ms. Call this function in a thread.
+    The compiler runs as a separate process, for some 100 ms. Call this function in a thread.
 
     Raises: ValueError if the definition cannot be compiled; ConfigurationError if the extra `glue` is missing.
     """
@@ -290,7 +293,7 @@ def message_decoder(definition: str) -> Callable[[bytes], Any]:
 
 
 def _with_nested(messages: Iterable[Any]) -> Iterator[Any]:
-    """Yield the messages at every depth, including the entries of maps, because the Java serializer counts all of these."""
+    """Yield the messages at every depth, including the entries of maps. The Java serializer counts all of these."""
     for message in messages:
         yield message
         yield from _with_nested(message.nested_types)

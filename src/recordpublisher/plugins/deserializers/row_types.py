@@ -22,7 +22,7 @@ ROW_NAME = "row of the schema"
 def parse_columns(text: str) -> Any:
     """Return the type of rows with the columns of a text, such as `id BIGINT, address STRUCT<country: STRING>, tags ARRAY<STRING>`.
 
-    Raises: ValueError, which names the place, if the text is wrong.
+    Raises: ValueError, naming the place, if the text is wrong.
     """
     return object_type(_Parser(text).fields(""))
 
@@ -47,7 +47,7 @@ PLAIN: dict[str, Any] = {
     "TIME": time,
     "UUID": UUID,
 }
-"""The types without parameters, by their names in Spark. TIME and UUID, which Spark does not have, are named as in databases."""
+"""The types without parameters, by their names in Spark. Spark has no TIME and UUID; these are named as in databases."""
 _OTHER_NAMES = {
     "BOOL": "BOOLEAN",
     **dict.fromkeys(("BYTE", "INT1"), "TINYINT"),
@@ -73,7 +73,6 @@ _MOST_SCHEMA_LEVELS = 64
 
 class _Parser:
     """Parses a list of columns as in SQL (see `parse_columns`).
-
 
     It is written by hand because the grammar has only four rules. sqlglot would need the same table of types.
     """
@@ -301,12 +300,12 @@ def decimal_annotation(precision: int, scale: int) -> Any:
 
 
 def list_of(item: Any) -> Any:
-    """Return the type of lists, whose items may be null."""
+    """Return the type of lists. Items may be null."""
     return GenericAlias(list, (item | None,))
 
 
 def map_of(key: Any, item: Any) -> Any:
-    """Return the type of maps, whose values may be null."""
+    """Return the type of maps. Values may be null."""
     return GenericAlias(dict, (key, item | None))
 
 
@@ -325,7 +324,9 @@ def _digits_of(of: Any) -> tuple[int, int] | None:
 
 
 def _check_of(digits: dict[str, Any]) -> Callable[[Any], None]:
-    """Return a function that raises ValueError if a decimal of a row has more digits than its field (`digits`).
+    """Return a function that raises ValueError if a decimal of a row has too many digits for its field.
+
+    - `digits`: precision and scale of each field, by name.
 
     Without this check, PostgreSQL would round a number that does not fit, and a sink of JSON lines would write it unchanged.
     """

@@ -43,14 +43,16 @@ _WIDER = {
 }
 _KINDS = {NoneType: None, bool: "BOOLEAN", float: "DOUBLE", str: "STRING"}
 _NOT_IN_NAMES = {"`", '"', "\\"}
-"""A backtick ends a name in a schema. The other characters are escaped in JSON, and msgspec does not find a field by such a name."""
+"""Characters that the name of a column may not have. A backtick ends a name in a schema. The others are escaped in JSON, and msgspec does
+not find a field by such a name.
+"""
 _MOST_LEVELS = 32
 
 
 def schema_type(properties: Properties) -> Any:
     """Return the type of rows of `flink.deserializer.schema`, or None if it is not set.
 
-    Raises: ConfigurationError, which names the faulty place, if the schema is invalid.
+    Raises: ConfigurationError, naming the faulty place, if the schema is invalid.
     """
     if is_inferred(properties):
         return InferColumns
@@ -63,7 +65,7 @@ def schema_type(properties: Properties) -> Any:
 
 
 def is_inferred(properties: Properties) -> bool:
-    """Return whether `flink.deserializer.schema` is INFER, with which a sink infers its columns from the data."""
+    """Return whether `flink.deserializer.schema` is INFER. With INFER, a sink infers its columns from the data."""
     return (properties.value(SCHEMA) or "").strip().upper() == "INFER"
 
 
@@ -96,7 +98,7 @@ def _text_of(given: str) -> str:
 
 
 def with_schema_texts(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties with each path of a schema file replaced by the file's content, for processes on other machines.
+    """Return the properties for processes on other machines: each path of a schema file is replaced by the file's content.
 
     Raises: ConfigurationError if a file cannot be read.
     """
@@ -123,12 +125,12 @@ class ConvertedValues:
         self.decompressor = getattr(values, "decompressor", None)
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
-        """Return the rows. Raises: ValueError, which names the field, if a record does not fit the schema."""
+        """Return the rows. Raises: ValueError, naming the field, if a record does not fit the schema."""
         made = self._values.values(batch)
         return list(map(self._convert, batch.data if made is None else made))
 
     async def prepare(self, batch: RecordBatch) -> None:
-        """Let the deserializer whose values are converted fetch what it needs for the batch."""
+        """Let the wrapped deserializer prepare for the batch."""
         if isinstance(self._values, PreparedDeserializer):
             await prepare_values(self._values, batch)
 
@@ -138,7 +140,7 @@ class InferColumns(dict[str, Any]):
 
 
 class InferredJson(JsonDeserializer):
-    """Decodes JSON objects, from which a sink infers its columns."""
+    """Decodes JSON objects for a sink that infers its columns from them."""
 
     makes = InferColumns
 
@@ -154,7 +156,7 @@ class InferredJson(JsonDeserializer):
 def shape_of(value: Any, level: int = 0) -> Shape:
     """Return the shape of a JSON value.
 
-    Every text is a STRING, even if it looks like a time, because the next text of the same field may not be a time.
+    Every text is a STRING, even if it looks like a time. The next text of the same field may not be a time.
 
     Raises: ValueError if the value is nested too deeply.
     """
@@ -174,7 +176,7 @@ def shape_of(value: Any, level: int = 0) -> Shape:
 
 
 def merge_shapes(first: Shape, second: Shape) -> Shape:
-    """Return a shape that can hold the values of both shapes. If no type can, return `first`, or `second` if `first` is unknown."""
+    """Return a shape that can hold the values of both shapes. If there is none, return the one that is known, or `first` if both are."""
     if first is None or second is None or first == second:
         return second if first is None else first
     # A field that only one of the objects has keeps its type.
@@ -237,9 +239,9 @@ def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[
 
 
 def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Shape:
-    """Return the shape without fields that cannot be columns: their name is not printable, or differs from another in case only.
+    """Return the shape without fields that cannot be columns. Their names are not printable, or differ from another name in case only.
 
-    - `there`: the shape of the columns that exist, whose names are kept.
+    - `there`: the shape of the columns that exist. Their names are kept.
     - `reserved`: names that no field may have.
     """
     if isinstance(seen, list):
@@ -258,8 +260,8 @@ def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) 
 def with_types(seen: Shape, kinds: Mapping[str, Sequence[str]]) -> Shape:
     """Return the shape with a plain type at each path of `kinds`, even if no value was seen there.
 
-    - `kinds`: the types that a field may have, by its path. The field gets the type that its values show if that is one of these, otherwise
-      the first.
+    - `kinds`: the types that a field may have, by its path. If the values of the field show one of these types, the field gets that type.
+      Otherwise it gets the first.
     """
     for path, possible in kinds.items():
         seen = _with_kind(seen, path.split("."), possible)

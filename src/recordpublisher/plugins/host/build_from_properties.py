@@ -45,9 +45,12 @@ S = TypeVar("S", bound=RecordSource)
 
 
 def build_source(registry: Registry, properties: Properties, made: type[S], name: str | None = None) -> S:
-    """Return an object of the class `made`, which is the class of the publisher `name` (default: of `flink.stream.recordpublisher`).
+    """Return a source of records, made with the properties.
 
-    Raises: ConfigurationError if a property of the publisher is invalid; PluginError if a plugin's class raises another error.
+    - `made`: the class of the source.
+    - `name`: the registered name of that class. By default it is the value of `flink.stream.recordpublisher`.
+
+    Raises: ConfigurationError if a property of the source is invalid; PluginError if a plugin's class raises another error.
     """
     name = name or properties.as_given(RECORD_PUBLISHER)
     source = registry.publishers.make(name, RECORD_PUBLISHER.key, properties)
@@ -66,8 +69,8 @@ def build_sink(registry: Registry, properties: Properties) -> Sink:
 def check_properties(registry: Registry, properties: Properties) -> None:
     """Check the given properties (`Properties.check`), including those that the chosen plugins declare.
 
-    Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property; PluginError instead of the latter if a
-    chosen plugin, which may declare the key, cannot be imported.
+    Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property; PluginError if a key is unknown and a
+    chosen plugin cannot be imported. That plugin may declare the key.
     """
     registry.import_chosen(properties)
     choices: tuple[tuple[Property[Any], NameTable[Any]], ...] = (
@@ -86,7 +89,7 @@ def check_properties(registry: Registry, properties: Properties) -> None:
 
 
 def reads_a_queue(properties: Properties) -> bool:
-    """Return whether the job reads a queue. Return False if its publisher is not installed, because other code reports that."""
+    """Return whether the job reads a queue. False if its publisher is not installed, because other code reports that."""
     made = _source_class(properties)
     return made is not None and issubclass(made, QueueSource)
 
@@ -99,9 +102,9 @@ def shard_publisher_names(properties: Properties) -> str:
 def why_not_in_kinesis(
     properties: Properties, limit: str = "only streams of Kinesis can be asked for their newest records"
 ) -> str:
-    """Return why Kinesis does not know the streams of the job, or an empty text if it does or if the publisher is not installed.
+    """Return why Kinesis does not know the streams of the job. Return an empty text if it knows them, or if the publisher is not installed.
 
-    - `limit`: a clause at the end of the returned text, which says what needs streams of Kinesis.
+    - `limit`: the end of the returned text. It says what needs streams of Kinesis.
     """
     kind = "lists its streams itself" if lists_its_shards(properties) else ""
     kind = "reads a queue that is not in Kinesis" if _reads_own_queue(properties) else kind
@@ -122,8 +125,8 @@ def lists_its_shards(properties: Properties) -> bool:
 def calls_a_service(properties: Properties) -> bool:
     """Return whether the job calls a service that may be unavailable: to read records, or for its state or output.
 
-    Return False if the publisher lists its streams itself and names no endpoint, as a publisher of files does, and if state and output
-    are on this machine.
+    A publisher calls none if it lists its streams itself and names no endpoint, as a publisher of files does. State and output need none if
+    they are on this machine.
     """
     made = _source_class(properties)
     if not lists_its_shards(properties) or (made is not None and made.endpoint_url is not RecordSource.endpoint_url):
@@ -239,11 +242,12 @@ def build_metrics_exporters(registry: Registry, properties: Properties) -> list[
 
 
 def build_deserializer(registry: Registry, properties: Properties) -> Deserializer:
-    """Return the deserializer of `flink.deserializer`: a registered name, or `module:name` of a type or a function.
+    """Return the deserializer that `flink.deserializer` names: by a registered name, or as `module:name` of a type or a function.
 
-    With `flink.deserializer.schema` its values are rows of that schema, decoded from JSON unless another format is named.
+    If `flink.deserializer.schema` is set, the values are rows of that schema. They are decoded from JSON unless `flink.deserializer` names
+    another format.
 
-    Raises: ConfigurationError if the deserializer is unknown or cannot be imported or used, or if the schema is not valid for it.
+    Raises: ConfigurationError if the deserializer is unknown, cannot be imported or cannot be used, or if the schema is not valid for it.
     """
     name = properties.value(DESERIALIZER) or ""
     if (rows := schema_type(properties)) is not None:
@@ -297,7 +301,7 @@ def _with_schema(registry: Registry, properties: Properties, rows: Any) -> Deser
 
 
 def watermark_strategy_factory(registry: Registry, properties: Properties) -> Callable[[], WatermarkStrategy]:
-    """Return a function that makes a strategy of `flink.watermark.strategy` for each shard.
+    """Return a function that makes a new strategy, one for each shard. `flink.watermark.strategy` names its class.
 
     Raises: ConfigurationError if the name is unknown.
     """

@@ -1,4 +1,4 @@
-"""Makes the storage of a group (`flink.job.workers=GROUP`) from properties, and refuses settings that a group does not support (C2)."""
+"""Makes the storage of a group (`flink.job.workers=GROUP`) from properties, and refuses settings that a group does not support."""
 
 import sys
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ def group_from_properties(
     store: ConditionalStore | None,
     restore: Sequence[State],
 ) -> JobStorage | None:
-    """Return the storage of the group of this process, or None for a job that runs alone.
+    """Return the storage of this job's group of workers, or None for a job that runs alone.
 
     Raises: ConfigurationError if a setting cannot be combined with a group, or if there is no store.
     """
@@ -44,7 +44,7 @@ def group_from_properties(
 
 
 def _check_sink(sink: Sink | None) -> None:
-    """Check that a sink that keeps positions is a `CommittingSink`: only such a sink can refuse the writes of one worker.
+    """Check that a sink that keeps positions is a `CommittingSink`. Only such a sink can refuse the writes of one worker.
 
     Raises: ConfigurationError if it is not.
     """

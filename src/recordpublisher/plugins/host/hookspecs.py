@@ -25,7 +25,7 @@ from .registry import Registrar
 PROJECT = "recordpublisher"
 """The entry-point group, and the project name of the pluggy markers."""
 REGISTER = f"{PROJECT}_register_"
-"""The prefix of each hook's name, after which the kind of class follows."""
+"""The prefix of each hook's name. The kind of class follows it."""
 
 hookspec = pluggy.HookspecMarker(PROJECT)
 hookimpl = pluggy.HookimplMarker(PROJECT)
@@ -45,7 +45,8 @@ def recordpublisher_register_sinks(registry: Registrar[Sink]) -> None:
 def recordpublisher_register_stores(registry: Registrar[ConditionalStore]) -> None:
     """Add conditional stores; selected by the scheme of `flink.state.uri`, and of Spark's `metadataLocation`.
 
-    A store keeps snapshots, the documents of groups, and claims. `DataFetcher` also accepts an instance (`state_store=`).
+    A store keeps snapshots, the documents of groups, and what Spark's tasks have read. `DataFetcher` also accepts an instance
+    (`state_store=`).
     """
 
 

@@ -47,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 def load_registry(plugins: Iterable[object] = ()) -> Registry:
-    """Register the built-ins, then every installed plugin that is not blocked, then `plugins`, which are already imported.
+    """Register the built-ins, then every installed plugin that is not blocked, then `plugins`. These are imported already.
 
     A plugin that fails to load is listed as failed, and the others are loaded. The error about an unknown name shows why the plugin failed.
     A name that two plugins register is an error where it is used. A plugin that calls this function while it is loaded gets the names of
@@ -91,14 +91,14 @@ def warn_of_broken_plugins(registry: Registry) -> None:
 
 @lru_cache(maxsize=100)
 def _warn_once(message: str) -> None:
-    """Log a message at its first occurrence in this process. A program may load the registry often."""
+    """Log a message, once in this process. A program may load the registry often."""
     _log.warning("%s", message)
 
 
 def _load(candidate: _Candidate, loaded: list[object], registry: Registry) -> PluginStatus:
     """Load one plugin and register its names. An error inside the plugin is not raised; the plugin is listed as `failed`.
 
-    - `loaded`: the plugins that were loaded before, to which this one is added.
+    - `loaded`: the plugins that were loaded before. This one is added.
     """
     owner = candidate.owner
     try:
@@ -113,7 +113,7 @@ def _load(candidate: _Candidate, loaded: list[object], registry: Registry) -> Pl
 
 
 _LOADING: ContextVar[frozenset[NameOwner]] = ContextVar("_LOADING", default=frozenset())
-"""The plugins whose module or hook runs now. Without it, two plugins that call `publisher_class` there would load each other for ever."""
+"""The plugins whose module or hook runs now. Without it, two plugins that call `publisher_class` then would load each other for ever."""
 
 
 @contextmanager
@@ -126,7 +126,7 @@ def _being_loaded(owner: NameOwner) -> Iterator[None]:
 
 
 def _watched(owner: NameOwner) -> AbstractContextManager[None]:
-    """Return a context that logs if the import or a hook of the plugin does not return. For the built-in plugin it does nothing."""
+    """Return a context that logs if the import or hook that runs inside it does not return. For the built-ins it does nothing."""
     if owner.plugin == "builtins":
         return nullcontext()
     return logging_if_blocked(lambda: f"the import or a hook of {owner} (plugin '{owner.plugin}')")
@@ -137,7 +137,7 @@ def _collect_claims(
 ) -> list[tuple[NameTable[Any], NameClaim[Any]]]:
     """Call the hooks of this plugin, and return the names that it registers.
 
-    Raises: PluginError if the plugin was loaded before, or if `_check_hook_names` refuses it; the errors of the plugin.
+    Raises: PluginError if the plugin was loaded before, or if its hooks are faulty (`_check_hook_names`); the errors of the plugin.
     """
     plugin = candidate.load()
     if any(plugin is other for other in loaded):
@@ -196,7 +196,8 @@ def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
 
     Without this check, names of a faulty plugin would be missing without a message.
 
-    Raises: PluginError if a hook is misspelt, not marked, without the parameter `registry`, async or a generator, or if there is none.
+    Raises: PluginError if there is no hook, or if a hook is misspelt, is not marked, lacks the parameter `registry`, is async, or is a
+    generator.
     """
     hooks = manager.get_hookcallers(plugin) or []
     unknown = [caller.name for caller in hooks if not caller.has_spec()]
@@ -212,7 +213,7 @@ def _check_hook_names(plugin: object, manager: pluggy.PluginManager) -> None:
 
 
 def _hook_that_adds_nothing(plugin: object, hooks: Sequence[pluggy.HookCaller]) -> str:
-    """Return, in words, which function of the plugin would add no name although pluggy accepts it; "" if no function does."""
+    """Return in words which function of the plugin would add no name, even though pluggy accepts it. Return "" if there is none."""
     for hook in hooks:
         for each in hook.get_hookimpls():
             place, function = f"`{hook.name}` in {_module_of(each.function, plugin)}", each.function
@@ -241,7 +242,7 @@ def _new_manager() -> pluggy.PluginManager:
 
 
 def _search_path() -> tuple[tuple[str, int], ...]:
-    """Return the folders in which Python finds distributions, and when each was changed: an installation changes its folder."""
+    """Return the entries of `sys.path`, each with the time of its last change (ns). An installation changes its folder."""
     # Programs may append Path objects, which imports skip.
     places = (place for place in sys.path if isinstance(place, str))
     return tuple((place, _changed_ns(place)) for place in places)
@@ -258,9 +259,9 @@ def _changed_ns(place: str) -> int:
 def _installed_in(places: tuple[tuple[str, int], ...]) -> list[_Candidate]:
     """Return the built-ins, then the plugins that are installed by entry point.
 
-    `places`: the entries of `sys.path`, each with the time of its last change, so that a later installation is found.
+    - `places`: the entries of `sys.path`, each with the time of its last change (ns).
 
-    The result is cached, because searching a few hundred distributions takes milliseconds.
+    The result is cached for the same `places`, because searching a few hundred distributions takes milliseconds.
     """
     built_in = _Candidate(NameOwner("builtins", hookspecs.PROJECT), lambda: built_ins.plugin)
     has_other_finders = any(
@@ -275,7 +276,7 @@ def _installed_in(places: tuple[tuple[str, int], ...]) -> list[_Candidate]:
 
 
 def _may_have_plugins(place: str) -> bool:
-    """Return whether a distribution in this place of `sys.path` names our group of entry points; True if that is not known."""
+    """Return whether a distribution in this entry of `sys.path` has entry points in our group. True if that is not known."""
     try:
         names = os.listdir(place or os.curdir)
     except FileNotFoundError:
@@ -313,7 +314,7 @@ def _blocked_names() -> dict[str, str]:
 
 
 def _not_blocked(blocked: Mapping[str, str], installed: Sequence[str]) -> list[str]:
-    """Return a message for each blocked name that no installed plugin has, because it is probably misspelt and blocks nothing."""
+    """Return a message for each blocked name that no installed plugin has. Such a name is probably misspelt."""
     messages = []
     for name, written in blocked.items():
         if name not in installed:

@@ -51,10 +51,10 @@ class Registry:
         self.metrics_exporters = NameTable[MetricsExporter]("metrics exporter", self.plugins, MetricsExporter)
 
     def import_chosen(self, properties: Mapping[str, str]) -> None:
-        """Import each class that a property names, alone or in a list, so that the class declares its own properties.
+        """Import the classes that may have declared the given properties.
 
-        Plugin classes whose name is a part of a key are imported too, because a file that two jobs share may have keys of both. If a key is
-        still unknown after that, any plugin may have declared it, so the classes of all plugins are imported.
+        These are the classes that values of properties name, alone or in a list, and the plugin classes whose names are parts of keys. (A
+        file that two jobs share may have keys of both.) If a key is still unknown after that, the classes of all plugins are imported.
         """
         self._import_named(properties)
         if any(map(is_unknown, properties)):
@@ -83,7 +83,7 @@ class NameTable(Generic[T]):
     """The names of one kind of class, for example of sinks.
 
     - `kind`: the kind of class in messages.
-    - `plugins`: all plugins that were found, which the registry owns. A plugin that was not loaded may have a name that is missing here.
+    - `plugins`: the registry's list of all plugins that were found. A plugin that was not loaded may have a name that is missing here.
     - `base`: the class of which each class must be a subclass. If it is None, anything that can be called is accepted.
     """
 
@@ -96,7 +96,7 @@ class NameTable(Generic[T]):
         """The messages about names that two plugins have registered, by the name in lower case."""
 
     def claim(self, claim: NameClaim[T]) -> None:
-        """Register a name. If another plugin has registered it, `get` refuses the name, because it is not known which class was meant."""
+        """Register a name. If another plugin has registered the same name, `get` refuses it from then on."""
         known = self._claims.setdefault(claim.name.lower(), claim)
         if known is not claim:
             if known.owner == claim.owner:
@@ -130,8 +130,8 @@ class NameTable(Generic[T]):
     def get(self, name: str, key: str) -> type[T]:
         """Return the class registered under `name`, the value of the property `key`.
 
-        Raises: ConfigurationError, which lists the registered names and the plugins that were not loaded, if the name is unknown;
-        PluginError if the class cannot be imported, or if two plugins have registered the name.
+        Raises: ConfigurationError if the name is unknown; PluginError if the class cannot be imported, or if two plugins have registered
+        the name. The ConfigurationError lists the registered names and the plugins that were not loaded.
         """
         if clash := self._clashes.get(name.strip().lower()):
             raise PluginError(clash)
@@ -146,8 +146,7 @@ class NameTable(Generic[T]):
     def make(self, name: str, key: str, *arguments: Any) -> T:
         """Return an object of the class registered under `name`, made with `arguments`.
 
-        Raises: the errors of `get`; the RecordPublisherErrors of the class; PluginError, which names the plugin, for other errors
-        of a plugin's class.
+        Raises: the errors of `get`; the RecordPublisherErrors of the class; PluginError if a plugin's class raises another error.
         """
         made: Any = self.get(name, key)
         claim = self._claims[name.strip().lower()]
@@ -222,7 +221,7 @@ class NameOwner(msgspec.Struct, frozen=True):
 
     @property
     def block_names(self) -> list[str]:
-        """The names by which the plugin can be blocked: its own and that of its distribution, because messages show both."""
+        """The names by which the plugin can be blocked: its own and that of its distribution. Messages show both."""
         return [normalized(self.plugin), normalized(self.distribution)]
 
     def __str__(self) -> str:
@@ -288,7 +287,7 @@ def described_with_line(error: BaseException) -> str:
 
 
 def hidden_by_folder(error: BaseException) -> str:
-    """Return a clause that names the folder which hides the package that could not be imported; an empty text if none does.
+    """Return a clause for an error message if a folder hides the package that could not be imported; else an empty text.
 
     Python takes a folder without `__init__.py` in the working directory for a package that is installed in editable mode.
     """

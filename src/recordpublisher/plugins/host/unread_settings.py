@@ -25,10 +25,13 @@ from recordpublisher.publishers.properties.sink_properties import PARQUET_COMPRE
 from .registry import NameTable, Registry
 
 SHARED = {each.key: ("delta", "iceberg") for each in (PARQUET_COMPRESSION, PARQUET_ROW_GROUP, PARQUET_SORT)}
-"""Properties with the name of one sink that other sinks read too."""
+"""Properties that are named after one sink, with the other sinks that read them too."""
 _BUNDLED = "recordpublisher.plugins.sinks."
 Choice = tuple[NameTable[Any], Property[Any], str]
-"""The names of a kind of plugin, the property that chooses one, and the beginning of the keys of built-in ones; empty if they have none."""
+"""The names of one kind of plugin, the property that chooses one, and the prefix of keys that is followed by a plugin's name.
+
+The prefix is empty if such keys name no plugin.
+"""
 
 
 def unread_settings(registry: Registry, properties: Properties, sink: Sink | None = None) -> list[str]:
@@ -43,7 +46,7 @@ def unread_settings(registry: Registry, properties: Properties, sink: Sink | Non
 
 
 def unread_at_start(registry: Registry, properties: Properties, sink: Sink | None) -> list[str]:
-    """Return the sentences of `unread_settings` that hold whatever else the program does, for the log of a start.
+    """Return the sentences of `unread_settings` that are true whatever else the program does. They are logged at a start.
 
     The settings of other sinks are left out, because another job of the program may read the same properties.
     """
@@ -62,10 +65,11 @@ def unused_dead_letters(properties: Properties) -> list[str]:
 
 
 def _settings_beside(registry: Registry, properties: Properties, sink: Sink | None) -> list[tuple[str, bool]]:
-    """Return a sentence for each setting of a sink that has no effect because the program has made the bundled sink `sink`.
+    """Return a sentence for each sink setting that has no effect, because the program has made `sink` itself. Return with each whether the
+    setting is for this kind of sink.
 
-    With each sentence, return whether the setting is of the same kind of sink. A sink of the program or of another package may read any
-    property, and a `Producer` of the program reads those of the Kinesis sink, so these are left out.
+    Return nothing for a sink of the program or of another package. Such a sink may read any property. Leave out settings of the Kinesis
+    sink, because a `Producer` of the program reads them.
     """
     kind, told = type(sink), []
     if not kind.__module__.startswith(_BUNDLED):

@@ -1,1 +1,1 @@
-"""Measures how far a job is behind a stream, by its stored positions (A2). Start at `probe.py`; `recordpublisher lag` uses it."""
+"""Measures how far a job is behind a stream, by its stored positions. Start at `probe.py`; `recordpublisher lag` uses it."""

@@ -14,7 +14,7 @@ class JobSnapshot(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     - `job`: the name of the job, if it has one.
     - `time_ms`: the moment (epoch ms).
     - `global_watermark`: the global watermark (epoch ms).
-    - `alignment`: which shard alignment waits for and why, in one sentence.
+    - `alignment`: a sentence that says for which shard alignment waits, and why.
     """
 
     job: str | None = None
@@ -134,7 +134,7 @@ class SnapshotSource(Protocol):
 
 
 class HistoryPoint(msgspec.Struct, frozen=True, rename="camel"):
-    """The totals at one moment (epoch ms): records written per second, and the largest lag (ms). Unknown values are None."""
+    """The totals at one moment (epoch ms): records written per second, and the largest lag of a shard (ms). Unknown values are None."""
 
     time_ms: int
     records_per_second: float | None = None

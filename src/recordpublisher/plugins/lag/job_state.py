@@ -47,7 +47,7 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """The state of each listed shard, with the worker that stored it and the time. Each mapping is by `Shard.key`.
+    """The state of each listed shard, which worker stored it, and when. Each mapping is by `Shard.key`.
 
     - `states`: the stored states; empty without a store.
     - `workers`: the worker that stored the state.
@@ -62,9 +62,9 @@ class JobState:
 
     @classmethod
     def of(cls, snapshots: Iterable[State], listed: Iterable[Shard], start: StartingPosition) -> JobState:
-        """Return the states in snapshots. A shard without a stored state has the position at which the job would begin it.
+        """Return the states in `snapshots`. A shard without a stored state gets the position at which the job would begin it.
 
-        Raises: StateError if a snapshot cannot be read, or is that of an earlier stream of this name.
+        Raises: StateError if a snapshot cannot be read, or if it is of an earlier stream with the same name.
         """
         snapshots, shards = list(snapshots), list(listed)
         restored = merge_snapshots(snapshots)
@@ -81,17 +81,20 @@ class JobState:
         return cls(initial_states(shards, restored, starts), lost_states, workers, taken)
 
     def lowest_shard(self) -> str | None:
-        """Return the shard with the lowest watermark that was not read to its end. If alignment waits, it waits for this shard."""
+        """Return, of the shards that were not read to their end, the one with the lowest watermark. None if no watermark is known.
+
+        If alignment waits, it waits for this shard.
+        """
         known = [(state.watermark, key) for key, state in self.states.items() if not state.ended]
         lowest = min(((watermark, key) for watermark, key in known if watermark is not None), default=None)
         return None if lowest is None else lowest[1]
 
 
 class JobStateReader:
-    """Reads the positions that a job has stored, while the job may run. It writes nothing, and never opens the sink.
+    """Reads the positions that a job has stored, even while the job runs. It writes nothing, and never opens the sink.
 
-    The lease table is in the state store or, without one, in the store that the sink keeps next to its rows. The positions are in the same
-    place. A sink of another package may store positions by itself; they take precedence.
+    The lease table is in the state store or, without one, in the sink's database or folder. Positions are in the sink's database or folder
+    if the sink keeps them there, else in the state store. A sink of another package may store whole snapshots; they take precedence.
 
     - `store`: the state store, or None.
     - `sink`: the job's sink if it keeps positions, else None.
@@ -102,7 +105,7 @@ class JobStateReader:
         self._sink = sink
         self._entries = entry_store_of(sink)
         self.is_from_rows = False
-        """Whether `load_or_beside_rows` has last returned states that are stored next to the sink's rows."""
+        """Whether the last call of `load_or_beside_rows` returned the states of `load_beside_rows`."""
 
     @property
     def place(self) -> str:
@@ -127,9 +130,9 @@ class JobStateReader:
         return await snapshots_in_sink(self._sink) or await self.load_in_store()
 
     async def load_or_beside_rows(self) -> Sequence[State]:
-        """Return the result of `load` or, if the state store has no positions or lacks some, those of `load_beside_rows`.
+        """Return the result of `load`. If it lacks positions, return the states of `load_beside_rows` and set `is_from_rows`.
 
-        Then `is_from_rows` is True. Raises: the errors of `load`.
+        Raises: the errors of `load`.
         """
         try:
             found, missing = await self.load(), None
@@ -149,10 +152,10 @@ class JobStateReader:
         return await snapshots_of_workers(documents, partial(read_positions, documents, entries), entries) or []
 
     async def load_beside_rows(self) -> Mapping[str, ShardState]:
-        """Return the newest state of each shard that is stored next to the sink's rows, whatever the lease table says.
+        """Return the newest state of each shard that the sink has stored with its rows, whatever the lease table says.
 
         This helps if the lease table was lost, or restored from an older copy. If workers exchanged a shard at that time, the state may be
-        older than the last row of the shard, whose records are then written again.
+        older than the last row of the shard. The records in between are then written again.
         """
         if self._entries is None:
             return {}
@@ -176,7 +179,7 @@ class JobStateReader:
 
 
 def effect_of_no_positions(sink: type[Sink] | None, properties: Properties) -> str:
-    """Return what a restart of a job without stored positions does, and what helps; an empty text if the job stores positions.
+    """Return in words what a restart does if no positions are stored, and what helps. Return an empty text if the job stores them.
 
     - `sink`: the class of the job's sink, or None if it is not known.
     """
@@ -197,11 +200,14 @@ def effect_of_no_positions(sink: type[Sink] | None, properties: Properties) -> s
 async def snapshots_of_workers(
     group: GroupStore, read: PositionsLoader, entries: GroupStore | None = None
 ) -> list[State] | None:
-    """Return a snapshot for each worker that has shards, and one for the shards without an owner.
+    """Return a snapshot for each worker that has shards, and one for the shards without an owner. None if the group has no lease table.
 
-    The field `worker` of a snapshot is the name of its worker, or None. Without a lease table, the result is None.
+    The field `worker` of a snapshot is the name of its worker, or None.
 
-    Raises: MissingPositionsError if the owner of a shard has not stored the shard's position where `read` looks.
+    - `entries`: the sink's own store of positions, for a job that runs alone.
+
+    Raises: MissingPositionsError if the position of a shard is not stored where it should be; StateError if the job starts again and again
+    during the read.
     """
     missing: list[str] = []
     for _ in range(ATTEMPTS):
@@ -230,7 +236,6 @@ async def snapshots_of_workers(
 async def _positions(
     read: PositionsLoader, table: LeaseTable, records: Mapping[str, WorkerRecord]
 ) -> dict[str, Positions]:
-    """Return the positions that each owner has stored."""
     return {worker: await read(records[worker]) for worker in table.owners & records.keys()}
 
 

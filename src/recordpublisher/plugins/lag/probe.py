@@ -40,7 +40,7 @@ from .job_state import JobState, JobStateReader
 
 @dataclass(frozen=True, slots=True)
 class LagProbe:
-    """Measures how far the shards of one stream are read, by the positions in `store`; without a store, what arrives in them.
+    """Measures how far the shards of one stream are read, by the positions in `store`. Without a store it measures what arrives in them.
 
     - `tips`: reads the records near the tip of a shard. None for a publisher that lists its streams itself: then only the positions are
       known.
@@ -92,7 +92,7 @@ class LagProbe:
     async def read_with_alarms(self, grace_seconds: float) -> list[ShardSnapshot]:
         """Read the shards as `read` does, and set their alarms.
 
-        A shard has an alarm if its oldest unread record is older than the interval, and if its position does not move within
+        A shard has an alarm if its oldest unread record is older than `alarm_interval_ms`, and its position does not move within
         `grace_seconds`.
         """
         listed = await self._retried(functools.partial(self.service.list_shards, self.stream))
@@ -253,7 +253,7 @@ def snapshot_of_lost_shard(key: str, state: ShardState, worker: str | None) -> S
 
 
 def has_old_unread(shard: ShardSnapshot, interval_ms: int) -> bool:
-    """Return whether the oldest unread record is older than the alarm interval. If the position does not move either, an alarm is due."""
+    """Return whether the shard's oldest unread record is older than `interval_ms`."""
     return bool(shard.unread) and shard.lag_ms is not None and shard.lag_ms >= interval_ms
 
 
@@ -267,7 +267,7 @@ def _since(moment_ms: int | None, now_ms: int) -> int | None:
 
 T = TypeVar("T")
 CLOCK_MS = 1_000
-"""Resolution of the service's clock (ms). An unread record counts as no younger."""
+"""Resolution of the service's clock (ms). An unread record counts as at least this old."""
 SHARDS_AT_ONCE = 8
 """Number of shards that are probed concurrently."""
 
@@ -276,16 +276,17 @@ SHARDS_AT_ONCE = 8
 
 FEW_RECORDS, MANY_RECORDS = 100, 1_000
 FIRST_WINDOW_MS = 2_000
-"""The first window (ms). A shard accepts 1 MB a second, so a window has at most the 2 MB that a shard returns each second."""
+"""How far before now the first read for a rate starts (ms). At most 2 MB arrive in this time, and one second is enough to read them."""
 SECOND_WINDOW_MS = 20_000
-"""The second window, which is read if no record arrived in the first one (ms)."""
+"""How far before now the second read starts (ms). It is needed if the first one found no record."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShardActivity:
-    """Kinesis records and bytes of data that arrive per second, and the newest record (`tip`: sequence number, `tip_age_ms`: age in ms).
+    """The records that arrive in a shard. Values that are not known are None.
 
-    Values that are not known are None. If no record arrived within the interval, the rates are 0 and the newest record is not known.
+    - `records_per_second`, `bytes_per_second`: Kinesis records, and bytes of their data. Both are 0 if no record arrived lately.
+    - `tip`, `tip_age_ms`: sequence number and age (ms) of the newest record, if one arrived lately.
     """
 
     records_per_second: float | None = None
@@ -295,9 +296,9 @@ class ShardActivity:
 
 
 async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interval_ms: int) -> ShardActivity:
-    """Read the records that arrived within the interval. If there are more than a few, read the last seconds in which records arrived.
+    """Return the rates of the records that arrived in the last `interval_ms`, and the newest of these records.
 
-    After a burst of more records than one read returns, a bisection finds the last of its records.
+    If more than a few arrived, the rates are those of the last seconds in which records arrived.
 
     Raises: KinesisError if a call fails; nothing is retried.
     """
@@ -328,8 +329,6 @@ async def measure_activity(port: PollingPort, shard: Shard, now_ms: int, interva
 async def _end_of_burst(port: PollingPort, shard: Shard, full_ms: int, empty_ms: int, now_ms: int) -> ShardActivity:
     """Find by bisection a time from which one read reaches the tip. Return the rates since then, and the newest record.
 
-    This takes about ten reads, which return fewer bytes than a read of the whole burst.
-
     - `full_ms`: a time since which more records arrived than one read returns. `empty_ms`: a time since which none arrived.
     """
     while empty_ms - full_ms > 1:
@@ -350,7 +349,7 @@ async def _read_since(
 ) -> tuple[Sequence[UserRecord], bool] | None:
     """Return the first records after a time, and whether there are no more.
 
-    Return None if several empty responses in a row reached neither a record nor the tip.
+    Return None if the first responses were all empty and did not reach the tip.
     """
     iterator: str | None = await port.get_shard_iterator(shard, StartingPosition.at_timestamp(start_ms))
     for _ in range(MAX_READS):
@@ -377,7 +376,7 @@ def _until_tip(records: Sequence[UserRecord], start_ms: int, now_ms: int) -> Sha
 
 
 def _between(records: Sequence[UserRecord]) -> ShardActivity:
-    """Return the rates between the first and the last of these records. Newer records may exist, so the newest one is not known."""
+    """Return the rates between the first and the last of these records. The newest record is not known, because newer ones may exist."""
     seconds = (to_millis(records[-1].arrival) - to_millis(records[0].arrival)) / 1000
     if seconds <= 0:  # Arrivals are approximate: the last record may have an earlier one than the first.
         return ShardActivity()

@@ -23,7 +23,7 @@ class Rates:
     def per_second(self, shard: str) -> tuple[float, float] | None:
         """Return records and bytes per second, or None if they are not known.
 
-        They are not known if, for example, another process has taken over the shard, so that its counters begin again at 0.
+        For example, they are not known after another process has taken over the shard, because its counters begin at 0.
         """
         if len(self._samples) < 2:
             return None

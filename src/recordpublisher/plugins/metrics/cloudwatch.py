@@ -33,7 +33,7 @@ _UNITS = {"ms": "Milliseconds", "bytes": "Bytes", "epoch ms": "None"}
 
 
 class CloudWatchExporter(PeriodicExporter):
-    """Writes a line for each worker, and with `flink.metrics.cloudwatch.shards` a line for each shard, whose metrics are billed.
+    """Writes a line for each worker and, with `flink.metrics.cloudwatch.shards`, for each shard. CloudWatch bills each metric of a shard.
 
     Owns the last value of each counter and histogram. CloudWatch adds values up, so a line has the difference to the line before.
     """
@@ -47,7 +47,7 @@ class CloudWatchExporter(PeriodicExporter):
         self._clock = clock or SystemClock()
         self._counted: dict[tuple[str, ...], Any] = {}
         self._process_of: dict[tuple[str, ...], int] = {}
-        """The process that had each shard in the lines before, by the shard's dimensions."""
+        """The process that had each shard when lines were last written. The key has the shard's dimensions."""
 
     async def send(self, workers: list[WorkerMetrics]) -> None:
         """Write the current lines.

@@ -1,4 +1,4 @@
-"""Exports the metrics of fetchers and producers (`rp.export_metrics`), with their names in monitoring systems (A1).
+"""Exports the metrics of fetchers and producers (`rp.export_metrics`), with their names in monitoring systems.
 
 Exported values are in base units: seconds and bytes.
 """
@@ -170,7 +170,7 @@ class _ProducerAsFetcher:
 class FetchersOfProcess:
     """The fetchers of this process, numbered from 0, as a MetricsSource.
 
-    The calls run on the event loop, so an answer shows that the loop is not blocked.
+    The calls run on the event loop. So a response shows that the loop is not blocked.
     """
 
     def __init__(self, fetchers: Sequence[MeasuredFetcher]) -> None:
@@ -324,7 +324,7 @@ class ExportedMetric:
 def is_known(name: str, value: Any) -> bool:
     """Return whether a value of `fetcher.metrics()` or of a sink is known. As in Flink, `millisBehindLatest` is -1 before the first read.
 
-    A number that is infinite or not a number is not known either, because most monitoring systems refuse it.
+    Infinity and NaN count as unknown, because most monitoring systems refuse them.
     """
     if isinstance(value, float) and not isfinite(value):
         return False
@@ -332,7 +332,7 @@ def is_known(name: str, value: Any) -> bool:
 
 
 def plain_number(value: Any) -> int | float:
-    """Return a number, and 1 or 0 for a flag. A fraction of a sink's gauge stays a fraction."""
+    """Return a number as it is, and a flag as 1 or 0. A fraction of a sink's gauge stays a fraction."""
     return int(value) if isinstance(value, bool) else value
 
 
@@ -349,7 +349,7 @@ EXPORTED_SHARD_METRICS = tuple(_export_metric("shard", metric) for metric in SHA
 
 
 class MetricOrigin(NamedTuple):
-    """The origin of values: a worker and its sink, a shard that the worker reads (if `shard` is not empty), or a producer."""
+    """Where values come from: a worker and its sink, a shard that a worker reads (`shard` is not empty), or a producer."""
 
     process: int
     stream: str = ""
@@ -370,7 +370,7 @@ def shard_rows(worker: WorkerMetrics) -> Iterator[Row]:
 
 
 def exported_tables(workers: Sequence[WorkerMetrics]) -> list[tuple[Iterable[ExportedMetric], list[Row]]]:
-    """Return the metrics of workers, of their sinks (each metric once), and of shards, with the rows of each table.
+    """Return three tables of metrics, each with its rows: of workers, of their sinks (each metric once), and of shards.
 
     A program that only produces has only the table of sinks.
     """

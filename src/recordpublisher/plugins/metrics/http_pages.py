@@ -19,7 +19,7 @@ _log_of_peers.disabled = True
 
 MAX_CONNECTIONS = 64
 IDLE_SECONDS = 30.0
-"""A connection without a complete request is closed after this time."""
+"""A connection without a complete request is closed after this time (seconds)."""
 CLOSE_SECONDS = 1.0
 BROWSER_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 """Headers of servers for this machine. Browsers then store no response, and use only the given content type."""
@@ -29,11 +29,11 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 class HttpPages:
     """Serves pages over HTTP. Owns the listening socket and its connections, of which there are at most `MAX_CONNECTIONS`.
 
-    A further connection replaces the oldest one that waits for a request, so that idle clients cannot keep a probe away.
+    A further connection replaces the oldest one that waits for a request. So idle clients cannot keep a probe away.
 
     - `pages`: the function that makes each page.
-    - `is_local`: whether to refuse requests that name another host than `localhost` or a loopback address. So another site that a
-      browser shows cannot read the pages, even if the site's name resolves to this machine.
+    - `is_local`: whether to refuse requests that name another host than `localhost` or a loopback address. Then no other site in a browser
+      can read the pages, even if the site's name resolves to this machine.
     """
 
     def __init__(self, pages: Pages, is_local: bool = False) -> None:
@@ -101,7 +101,7 @@ Pages = Mapping[str, Callable[[], Awaitable[Page]]]
 
 
 def _name_of(host: str) -> str:
-    """Return a host without its port, which differs behind a tunnel."""
+    """Return a host without its port. The port may differ behind a tunnel."""
     name, _, port = host.rpartition(":")
     return name.lower() if name and port.isdecimal() else host.lower()
 

@@ -46,7 +46,7 @@ SYSTEM = "aws_kinesis"
 class OpenTelemetryExporter(PeriodicExporter):
     """Sends metrics to the address in the environment variables of OpenTelemetry's SDK (`OTEL_EXPORTER_OTLP_ENDPOINT` and the like).
 
-    It does not use the SDK's instruments, because an instrument drops series above 2,000, and keeps shards that have ended.
+    It does not use the SDK's instruments. An instrument drops series above 2,000, and keeps shards that have ended.
     """
 
     def __init__(self, properties: Properties, clock: Clock | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Collects the metrics of workers that a supervisor runs: each serves its metrics on a Unix socket, where the supervisor reads them."""
+"""Collects the metrics of workers that a supervisor runs. Each worker serves its metrics on a Unix socket, which the supervisor reads."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -26,7 +26,7 @@ from .http_pages import HttpPages, Page
 
 T = TypeVar("T")
 RESPONSE_SECONDS = 5.0
-"""A worker that takes longer counts as not responding. Prometheus itself waits 10 s by default."""
+"""A worker that does not answer within this time (seconds) counts as not responding. Prometheus itself waits 10 s by default."""
 METRICS_PATH, HEALTH_PATH = "/metrics", "/health"
 
 
@@ -62,9 +62,10 @@ async def exported_from_processes(
 ) -> AsyncIterator[Path | None]:
     """Export the metrics of all workers while the block runs. The supervisor calls this.
 
-    Yield the folder for the workers' sockets, which only this user can read, or None if there is no exporter.
+    Yield the folder for the workers' sockets, or None if there is no exporter. Only this user can read the folder.
 
     - `properties`: `flink.metrics.exporters` names the exporters.
+    - `count`: the number of workers.
     - `more`: further exporters, such as a dashboard.
 
     Raises: ConfigurationError if an exporter's properties are invalid.

@@ -37,7 +37,7 @@ class FileTransfer:
     async def plan_import(self) -> list[ImportedPosition]:
         """Return the positions from which the job would start.
 
-        Raises: ConfigurationError if the job has no state store or the file cannot be read; StateError if the file has invalid lines or
+        Raises: ConfigurationError if the job has no state store, or if the file cannot be read; StateError if the file has invalid lines or
         other streams than the job, or if the job has positions.
         """
         self.job.check_writable()
@@ -53,7 +53,7 @@ class FileTransfer:
         return positions_from_states(read_positions(self.path), listed, [*map(stream_name, self.streams)])
 
     async def apply_import(self, plan: Sequence[ImportedPosition]) -> None:
-        """Store the planned positions. Raises: StateError if the positions of a group are replaced while one of its workers runs."""
+        """Store the planned positions. Raises: StateError if they would replace those of a group, and a worker of the group is running."""
         if self.is_forced and not self.job.are_stored_by_the_sink:
             await self.job.store_over(imported_states(plan))
         else:
@@ -63,7 +63,7 @@ class FileTransfer:
 def read_positions(path: Path) -> dict[str, ShardState]:
     """Return the state of each shard by `Shard.key`, in the order of the file.
 
-    Raises: ConfigurationError if the file cannot be read; StateError, naming the line, if it is not a valid position or repeats a shard.
+    Raises: ConfigurationError if the file cannot be read; StateError, naming the line, if a line has no valid position or repeats a shard.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -83,9 +83,9 @@ def read_positions(path: Path) -> dict[str, ShardState]:
 def positions_from_states(
     states: Mapping[str, ShardState], listed: Sequence[Shard], streams: Collection[str]
 ) -> list[ImportedPosition]:
-    """Return the positions from which the job starts.
+    """Return the positions from which the job starts. `states`: those in the file. `streams`: the names of the job's streams.
 
-    Raises: StateError if the file has a stream that the job does not read, or lacks a stream of the job.
+    Raises: StateError if `states` has a stream that the job does not read, or lacks one that it reads.
     """
     found = {stream_of(shard) for shard in states}
     if others := sorted(found - set(streams)):

@@ -50,7 +50,7 @@ from ..stores.by_location import missing_folder
 class JobPositions:
     """Reads a job's positions, even while the job runs. Writes or replaces the positions of a stopped job.
 
-    Owns the job's sink, which only `store_over` opens, and its state store, which the first call that needs the store opens.
+    Owns the job's sink and its state store. Only `store_over` opens the sink. The store is opened when a call first needs it.
 
     Raises: ConfigurationError if a property is invalid, or if the job stores its positions nowhere.
     """
@@ -69,7 +69,7 @@ class JobPositions:
 
     @property
     def are_stored_by_the_sink(self) -> bool:
-        """Whether the sink, of another package, stores whole snapshots itself (`stored_positions`)."""
+        """Whether a sink of another package stores the job's snapshots itself (`stored_positions`)."""
         return self._sink is not None and entry_store_of(self._sink) is None
 
     @property
@@ -88,11 +88,11 @@ class JobPositions:
         return StoredPositions(merge_snapshots(await snapshots_in_sink(self._sink)), in_store)
 
     async def load_beside_rows(self) -> Mapping[str, ShardState]:
-        """Return the newest state of each shard that is stored next to the sink's rows (`JobStateReader.load_beside_rows`)."""
+        """Return the newest state of each shard that the sink has stored with its rows (`JobStateReader.load_beside_rows`)."""
         return await JobStateReader(None, self._sink).load_beside_rows()
 
     async def heartbeats(self) -> Mapping[str, int]:
-        """Return the number of the last heartbeat of each worker of the job's group that was not declared dead (sealed).
+        """Return the number of the last heartbeat of each worker of the job's group. Workers that were declared dead are left out.
 
         Raises: StateError if the group cannot be read.
         """
@@ -114,7 +114,7 @@ class JobPositions:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason=reason)
 
     async def store(self, states: Mapping[str, ShardState]) -> None:
-        """Store states as the first positions of the job. They replace positions of a job that runs alone, whose later writes then fail.
+        """Store the first positions of the job. If the job runs alone, they replace its positions, and later writes of its process fail.
 
         Raises: ConfigurationError if there is no state store; StateError if a group has positions, or if the states cannot be written.
         """
@@ -151,7 +151,7 @@ class JobPositions:
         await self._store_over(store, found, states)
 
     async def _seal_positions(self, group: GroupStore) -> None:
-        """Make commits of former workers, which may be suspended, fail. Later workers publish the rows that these have committed."""
+        """Make later commits of former workers fail. A worker may only be suspended. What it has committed before is published later."""
         entries = entry_store_of(self._sink)
         for worker, record in (await group.read_records(consistent=True)).items():
             await seal_parts(group, record.document)
@@ -176,9 +176,9 @@ class JobPositions:
     async def _store_over(
         self, store: ConditionalStore, found: StoredDocument[LeaseTable], states: Mapping[str, ShardState]
     ) -> None:
-        """Store the states. If the job runs alone, first seal its worker, so that later writes of its process fail.
+        """Store the states over those in `found`.
 
-        The worker's record is sealed first, then the documents with its positions.
+        If the job runs alone, first make later writes of its process fail: seal its worker's record, then the documents with its positions.
         """
         if (alone := found.document.alone) is not None:
             group, entries = GroupStore(store), entry_store_of(self._sink)
@@ -193,7 +193,7 @@ class JobPositions:
 
     @property
     def _entries(self) -> ConditionalStore | None:
-        """The store next to the sink's rows, which has the lease table if the job has no state store; else None."""
+        """The store of positions in the sink's database or folder; None if the job has a state store. It also has the lease table."""
         return entry_store_of(self._sink) if self._properties.value(STATE_URI) is None else None
 
     def _written_store(self) -> ConditionalStore:
@@ -232,7 +232,7 @@ class StoredPositions:
         return overlay(self.in_store, self.in_sink)
 
     def check_unused(self, is_forced: bool) -> None:
-        """Check that the job has no positions that an import would replace, or that would take precedence over imported ones.
+        """Check that an import would not replace positions of the job, and that the job would not prefer its own to the imported ones.
 
         Raises: StateError if the sink has positions, or if the state store has some and `is_forced` is False.
         """
@@ -246,7 +246,7 @@ class StoredPositions:
 
 
 async def end_group(group: GroupStore, settings: LeaseSettings) -> None:
-    """Wait until no worker is in the group. Silent workers are declared dead (sealed).
+    """Wait until no worker is in the group. Workers without heartbeats are declared dead.
 
     Raises: StateError, naming the worker, if one is running; StoreUnavailableError if the store does not answer.
     """
@@ -289,7 +289,7 @@ def imported_states(positions: Iterable[ImportedPosition]) -> Mapping[str, Shard
 async def job_and_lister(properties: Properties) -> AsyncIterator[tuple[JobPositions, ShardLister, Sequence[str]]]:
     """Yield the job's positions, an object that lists the shards of its streams as `run` does, and the names of its streams.
 
-    The publisher's factory is made but not prepared, so it registers no consumer.
+    No consumer is registered.
     """
     async with AsyncExitStack() as opened:
         job = JobPositions(properties)

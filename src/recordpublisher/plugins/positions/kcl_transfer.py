@@ -46,7 +46,7 @@ class KclTransfer:
     """Transfers positions between a job and a lease table of the KCL.
 
     - `streams`: the job's streams, by name or ARN.
-    - `watch_seconds`: seconds between two reads of the positions, whose difference shows that the job or the KCL is running.
+    - `watch_seconds`: pause between two reads of the positions. If they differ, the job or the KCL is running.
     - `is_forced`: whether to replace positions, and to export even if the KCL would then read records again or leave records out.
     """
 
@@ -76,8 +76,12 @@ class KclTransfer:
     async def plan_export(self) -> list[ExportedLease]:
         """Return the leases that would be written.
 
-        Raises: StateError if the job has no positions, if the job or the KCL is running, if a lease is ahead of the job, or if the job has
-        not read to its end a shard that only its archive has, or that the listing lacks.
+        Raises: StateError in these cases:
+
+        - The job has no positions.
+        - The job or the KCL is running.
+        - A lease is ahead of the job.
+        - The job has not finished a shard that the listing lacks, or that only its archive has.
         """
         before, leases_before = (await self.job.load()).merged, await self.table.read() or []
         if not before.shards:
@@ -149,7 +153,10 @@ class KclTransfer:
             )
 
     async def _pause_for_heartbeats(self) -> Mapping[str, int]:
-        """Pause, and return the heartbeats from before the pause: on a quiet stream only heartbeats show that a group is running."""
+        """Return the heartbeats of the group, and pause until the workers must have sent the next ones.
+
+        On a quiet stream only heartbeats show that a group is running.
+        """
         before = await self.job.heartbeats()
         await self.pause(max(self.watch_seconds, HEARTBEATS_WATCHED * self.job.heartbeat_seconds if before else 0.0))
         return before
@@ -181,7 +188,7 @@ class TransferLister(ListingPort, Protocol):
 class KclLease:
     """The lease of one shard.
 
-    - `checkpoint`: the last processed sequence number, or one of `NO_SEQUENCE_NUMBER`.
+    - `checkpoint`: the last processed sequence number, or SHARD_END, TRIM_HORIZON, LATEST or AT_TIMESTAMP.
     - `sub_sequence`: the last processed sub-record of that record.
     - `counter`: a number that a running worker increases every few seconds. `owner`: the worker that has the lease.
     - `stream_id`: `account:stream:epoch` in a table of several streams. None if the table does not name the stream.
@@ -216,7 +223,7 @@ class KclLease:
 
     @property
     def progress(self) -> tuple[int, int, int]:
-        """Sort key of the progress: a start position is lowest, then a sequence number with its sub-sequence number, then the end."""
+        """Sort key of the progress. Start positions are lowest, then sequence numbers with their sub-sequence numbers, then the end."""
         if self.checkpoint in NO_SEQUENCE_NUMBER:
             return (2 if self.has_ended else 0, 0, 0)
         return (1, int(self.checkpoint), self.sub_sequence)
@@ -226,7 +233,7 @@ class KclLease:
 
 
 def check_hash_range(lease: KclLease, shard: Shard) -> None:
-    """Check that the lease is not of a shard with the same id in another stream. Raises: StateError if their hash ranges differ."""
+    """Check that a lease and its shard have the same hash range. Raises: StateError if not, because the lease is of another stream."""
     if lease.hash_range is not None and lease.hash_range != shard.hash_range:
         raise StateError(
             f"the lease {lease.key} has the hash keys {lease.hash_range.start} to {lease.hash_range.end}, but the shard of {shard.stream} "
@@ -235,7 +242,7 @@ def check_hash_range(lease: KclLease, shard: Shard) -> None:
 
 
 def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:
-    """Return the lease in a row, or None if the row is another entity, which KCL 3.5 and later keep in the same table.
+    """Return the lease in a row, or None if the row is something else. KCL 3.5 and later keep other entities in the same table.
 
     Raises: StateError if the row is not a valid lease.
     """
@@ -276,7 +283,7 @@ def lease_from_item(item: Mapping[str, Any], place: str) -> KclLease | None:
 
 
 def lease_to_item(lease: KclLease) -> dict[str, Any]:
-    """Return the row of a lease without an owner, so that the next worker takes it."""
+    """Return the row of a lease. It has no owner, so that the next worker takes it."""
     item: dict[str, Any] = {
         "leaseKey": {"S": lease.key},
         "leaseCounter": {"N": str(lease.counter)},
@@ -329,7 +336,7 @@ class KclLeaseTable:
     async def write(self, lease: KclLease, seen: KclLease | None) -> None:
         """Write a lease without an owner. It replaces the lease `seen`, or is a new one if `seen` is None.
 
-        The written counter is one higher, so a worker that has the lease can neither renew it nor store a checkpoint.
+        Its counter is that of `seen` plus one. So a worker that still has the lease can neither renew it nor store a checkpoint.
 
         Raises: StateError if the row has changed.
         """
@@ -384,7 +391,7 @@ class ExportedLease:
 
     @property
     def goes_back(self) -> bool:
-        """Whether the replaced lease is ahead of the job, so that the KCL would read records again."""
+        """Whether the replaced lease is ahead of the job. If so, the KCL would read records again."""
         return self.replaced is not None and self.replaced.progress > self.written.progress
 
 
@@ -400,8 +407,13 @@ def leases_from_states(
     - `restored`: the stored positions of the job.
     - `start`: the start position in the job's properties, for shards without a stored position.
     - `rows`: the leases that the table has.
-    Raises: StateError if the rows are of another stream, if they do not name the streams although the job has several, or if the KCL cannot
-    hold a position.
+    - `streams`: the names of the job's streams.
+
+    Raises: StateError in these cases:
+
+    - The rows are of another stream.
+    - The job has several streams, and the rows do not name them.
+    - The KCL cannot hold a position.
     """
     replaced = {row.key: row for row in rows}
     identifiers = _stream_identifiers(replaced.values(), streams)
@@ -430,7 +442,7 @@ def leases_from_states(
 
 
 def _is_open(rows: Iterable[KclLease], shard: Shard) -> bool:
-    """Return whether the KCL would still read a shard that the job has finished, because its lease is not at the shard's end."""
+    """Return whether the KCL would still read a shard that the job has finished. It would if its lease is not at the shard's end."""
     own = (row for row in rows if row.shard_id == shard.shard_id and row.stream in (None, shard.stream))
     return any(row.checkpoint != SHARD_END for row in own)
 
@@ -480,7 +492,7 @@ def _stream_identifiers(rows: Iterable[KclLease], streams: Sequence[str]) -> Map
 
 
 HEARTBEATS_WATCHED = 2
-"""Number of heartbeat intervals to wait between the two reads. It is above 1 because a heartbeat may be late."""
+"""Number of heartbeat intervals between the two reads of heartbeats. It is above 1 because a heartbeat may be late."""
 Pause = Callable[[float], Awaitable[None]]
 T = TypeVar("T")
 
@@ -495,7 +507,7 @@ def renewed_leases(before: Sequence[KclLease], after: Sequence[KclLease]) -> lis
 
 
 def leases_by_stream(leases: Iterable[KclLease], streams: Sequence[str], place: str) -> dict[str, list[KclLease]]:
-    """Return the leases of each of the job's streams. A table that does not name its stream is the table of a job with one stream.
+    """Return the leases of each of the job's streams. If the table names no stream, all its leases are of the job's one stream.
 
     Raises: StateError if a stream has no lease, or if the table has several streams of the same name.
     """

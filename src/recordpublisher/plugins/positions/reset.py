@@ -47,12 +47,15 @@ async def reset_positions(
     - `shard_ids`: reset only these shards, by id in all streams, or as `stream/shard`. Default: every shard.
     - `dry_run`: write nothing.
 
-    Return a dict from each `stream/shard` to the sequence number after which, or the start from which, the shard will be read; None if
-    it was read to its end. Later writes of running processes fail.
+    Return where each shard will be read, by `stream/shard`: after a sequence number, or from a start. The value is None if the shard was
+    read to its end. Later writes of running processes fail.
 
-    Raises: ConfigurationError if a property, `to` or a shard id is invalid; StateError if the job has no positions, if a worker of the
-    group is running, or if the listing of a stream has no shard or lacks one that exists;
-    KinesisError if the shards cannot be listed.
+    Raises: ConfigurationError if a property, `to` or a shard id is invalid; KinesisError if the shards cannot be listed; StateError in
+    these cases:
+
+    - The job has no positions.
+    - A worker of the group is running.
+    - The listing of a stream has no shard, or lacks one that exists.
     """
     start, properties = reset_target(to, "to"), Properties(properties)
     async with job_and_lister(properties) as (job, lister, streams):
@@ -147,7 +150,7 @@ class PositionsReset:
         await self.job.store_over(imported_states(plan))
 
     async def _list(self, stream: str, restored: RestoredState) -> list[Shard]:
-        """List a stream, and list it again while the listing lacks a shard that may exist, so that no position is dropped by mistake."""
+        """Return the shards of a stream. List it again while a shard is missing that may exist, because its position would be dropped."""
         missing, found = MissingShards(self.lister.shard_exists), dict[str, Shard]()
         for _ in range(MOST_LISTINGS):
             listed = await self._retried(functools.partial(self.lister.list_shards, stream))
@@ -167,7 +170,7 @@ class PositionsReset:
         )
 
     async def _start_of(self, stream: str) -> StartingPosition:
-        """Return the start for a stream. The tip becomes a time, so that records that arrive before the job starts are read.
+        """Return the start for a stream. The tip becomes the time of now. So records that arrive before the job starts are read.
 
         Raises: ConfigurationError if the time is in the future.
         """
@@ -186,7 +189,7 @@ class PositionsReset:
 def _expired(
     known: Mapping[str, ImportedPosition], listed: Sequence[Shard], restored: RestoredState, stream: str
 ) -> dict[str, ImportedPosition]:
-    """Return the shards that a stream no longer lists, with their positions removed.
+    """Return the shards that a stream no longer lists, without a position to store.
 
     With a position, each start of the job would report records of these shards as lost.
     """
@@ -199,7 +202,7 @@ def _expired(
 def reset_target(to: datetime | timedelta | str | float, name: str = "--to") -> StartingPosition:
     """Return the start that `to` gives.
 
-    Raises: ConfigurationError, which names the setting `name`, if `to` is invalid or before the year 2000.
+    Raises: ConfigurationError, naming the setting `name`, if `to` is invalid or before the year 2000.
     """
     start = named_start(name, to)
     if start.timestamp_ms is not None and start.timestamp_ms < EARLIEST_PLAUSIBLE_MS:
@@ -210,6 +213,6 @@ def reset_target(to: datetime | timedelta | str | float, name: str = "--to") -> 
 
 
 def _lacking(known: Iterable[str], listed: Sequence[Shard], restored: RestoredState, stream: str) -> list[str]:
-    """Return the known shards of a stream that the listing lacks, without those that are younger than the listing."""
+    """Return the known shards of a stream that the listing should have and lacks. Shards that are newer than the listing are left out."""
     there = {shard.key for shard in listed} | set(shards_newer_than_listing(listed, restored, [stream]))
     return [key for key in known if stream_of(key) == stream and key not in there]

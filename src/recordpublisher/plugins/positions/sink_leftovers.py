@@ -27,11 +27,11 @@ from .job_positions import end_group
 
 
 class JobLeftovers:
-    """Owns the connections of the job's sink and of its dead-letter sink, which are never opened, and of its state store.
+    """Finds leftovers of a job's sink and dead-letter sink: data that was staged, and that no process will publish. Never opens the sinks.
 
-    Data that a running job has just staged is not named in stored positions either, so only its age distinguishes it from leftovers.
+    Stored positions do not name data that a running job has just staged. Only its age distinguishes such data from leftovers.
 
-    Raises: ConfigurationError if a property is invalid. Sinks that stage nothing have no leftovers.
+    Raises: ConfigurationError if a property is invalid.
     """
 
     def __init__(self, properties: Properties) -> None:
@@ -51,14 +51,14 @@ class JobLeftovers:
             self._stores[sink].append(self._state)
 
     async def find(self, before: float) -> Sequence[tuple[CommittingSink, Sequence[Leftover]]]:
-        """Return the leftovers of each sink that were written before this time (epoch seconds).
+        """Return the leftovers of each sink that were written before the time `before` (epoch seconds).
 
         Raises: StoreUnavailableError if a store does not answer; StateError if it cannot be read.
         """
         return [(sink, await self._find(sink, before)) for sink in self._sinks]
 
     async def unpublished(self) -> Sequence[UnpublishedCommits]:
-        """Return the commits that stored positions name and that the destination provably lacks. A running job publishes them soon.
+        """Return the commits that stored positions name and that the sink's destination does not have. A running job publishes them soon.
 
         Raises: StoreUnavailableError if a store does not answer; StateError if it cannot be read.
         """
@@ -69,10 +69,10 @@ class JobLeftovers:
     async def take_back_commits(self, found: UnpublishedCommits) -> None:
         """Make the destination refuse the commits in `found`, and set the positions back to before them.
 
-        Workers of a group that have been silent get the lease duration to show that they are running.
+        In a group, each worker first gets the time of its lease to show by a heartbeat that it is running.
 
-        Raises: StateError, naming the worker, if one is running, or if another process has changed the positions; StoreUnavailableError if
-        a store does not answer.
+        Raises: StateError, naming the worker, if one is running; StateError if another process has changed the positions;
+        StoreUnavailableError if a store does not answer.
         """
         place = self._state or found.store
         group = GroupStore(place, self._lease_settings.interval)
@@ -106,7 +106,10 @@ class JobLeftovers:
 
 
 class UnpublishedCommits(NamedTuple):
-    """The commits that a worker's stored positions (its entry) name and that are not published."""
+    """The commits that are not published and that the stored positions of one worker name.
+
+    `name`: the name of the entry in `store` that has these positions.
+    """
 
     sink: CommittingSink
     store: ConditionalStore
@@ -120,7 +123,7 @@ async def take_back_commits(found: UnpublishedCommits) -> None:
     If a process of the job still runs, it can no longer commit. The caller has checked that no worker of a group is running
     (`JobLeftovers.take_back_commits`).
 
-    Raises: StateError if another process has changed the entry; StoreUnavailableError if a store does not answer.
+    Raises: StateError if another process has changed the positions; StoreUnavailableError if a store does not answer.
     """
     taken = await _take_back_of_worker(found)
     # The files are deleted, because a table forgets the number of a refused commit after a time. A process that wakes up later could
@@ -133,7 +136,7 @@ async def take_back_commits(found: UnpublishedCommits) -> None:
 async def _take_back_of_worker(found: UnpublishedCommits) -> Sequence[Staged]:
     """Take back the unpublished commits of a worker, and return the items that were taken back.
 
-    Only this worker's positions change: another worker can acquire a shard only after the shard's rows are published.
+    Only this worker's positions change, because no other worker acquires a shard before the shard's rows are published.
     """
     group, place = GroupStore(found.store), f"{found.name} in {found.store.place}"
     worker, _, number = found.name.removeprefix(PARTS_PREFIX).rpartition("/")
@@ -165,7 +168,7 @@ async def _unpublished_in(store: ConditionalStore, sink: CommittingSink) -> list
 
 
 async def _named_in(store: ConditionalStore, target: str) -> dict[str, Sequence[Staged]]:
-    """Return the items staged for `target` that the stored positions of workers name, by the name of the entry."""
+    """Return the items staged for `target` that the stored positions of workers name, by the name of the entry with the positions."""
     found = {}
     for name, value in (await store.list(PARTS_PREFIX)).items():
         part = PositionPart.from_bytes(value.value, f"{name} in {store.place}")

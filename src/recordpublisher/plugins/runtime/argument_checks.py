@@ -1,4 +1,4 @@
-"""Checks the arguments of `rp.DataFetcher` before anything runs (C2).
+"""Checks the arguments of `rp.DataFetcher` before anything runs.
 
 `batch_decorator_factory` decides how batches get values, event times and watermarks, from functions or properties.
 """
@@ -60,8 +60,13 @@ def checked_properties(
 
     An argument that is a text (`sink="sql"`) sets the property of that name.
 
-    Raises: ConfigurationError if `given` is not a mapping, if a keyword argument is unknown (the message names the nearest argument of the
-    function `of`), if it contradicts another one, or if a deserializer is given next to a schema, because it would make other values.
+    - `of`: the function that was called with these arguments. An error about an unknown argument names the nearest of its arguments.
+
+    Raises: ConfigurationError in these cases:
+
+    - `given` is not a mapping.
+    - A keyword argument is unknown, or contradicts another one.
+    - A deserializer and a schema are given. Both give the type of the values.
     """
     named: Any = {name: value for name, value in arguments.items() if isinstance(value, str)}
     try:
@@ -92,12 +97,11 @@ class CommandOptions(msgspec.Struct, frozen=True):
         return self.change(own.merged(self.given))
 
     def argument(self, own: T, declared: Property[Any]) -> T | None:
-        """Return `own`, an argument in the user's program, or None if an option of `recordpublisher run` sets the property `declared`
-        instead."""
+        """Return `own`, an argument in the user's program. Return None if the command's options set the property `declared` instead."""
         return None if self.given.is_set(declared) else own
 
     def streams(self, own: StreamsArgument) -> StreamsArgument:
-        """Return the streams of the command's options, else the program's. Raises: ConfigurationError if the options are invalid."""
+        """Return the streams in the command's options, or else the program's. Raises: ConfigurationError if the options are invalid."""
         is_given = any(map(self.given.is_set, (STREAMS, STREAMS_FILE, STREAMS_FUNCTION)))
         return streams_argument(self.given) if is_given else own
 
@@ -115,7 +119,7 @@ _MEANT = {
 
 
 def _argument_hint(unknown: str, of: Callable[..., Any]) -> str:
-    """Return a hint that names the argument or bound that was meant; empty if a property has a more similar name."""
+    """Return a hint that names the argument that was meant, here or in `run_bounded`. Empty if a property has a more similar name."""
     bounds, arguments, properties = Bounds.__dataclass_fields__, signature(of).parameters, properties_by_keyword()
     near = _MEANT.get(unknown) or "".join(
         get_close_matches(unknown, [*arguments, *bounds, *properties], 1, MIN_SIMILARITY)
@@ -132,7 +136,7 @@ def properties_with_arguments(
 ) -> Properties:
     """Return the properties with the streams and the state folder that were given as arguments.
 
-    Raises: ConfigurationError if the job has a sink that keeps positions, or another kind of store, because no property names these
+    Raises: ConfigurationError if the program gave a sink that keeps positions, or a store other than a folder. No property names these
     objects.
     """
     given = properties.merged({STREAMS.key: ",".join(streams), STREAMS_FILE.key: None, STREAMS_FUNCTION.key: None})
@@ -148,7 +152,7 @@ def properties_with_arguments(
 
 
 def checked_for_archive(given: Properties, sink: Sink) -> Sink:
-    """Return the sink. Raises: ConfigurationError if `flink.sink.archive` is set and the sink cannot write an archive."""
+    """Check that the sink can write an archive if `flink.sink.archive` is set, and return it. Raises: ConfigurationError if it cannot."""
     if given.value(ARCHIVE) and type(sink).shard_started is Sink.shard_started:
         reason = f"{type(sink).__name__} writes no archive; take the sink jsonl, parquet, delta or iceberg"
         raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
@@ -156,9 +160,9 @@ def checked_for_archive(given: Properties, sink: Sink) -> Sink:
 
 
 def checked_for_no_archive(given: Properties, sink: Sink, reason: str) -> Sink:
-    """Return the sink. Raises: ConfigurationError with this reason if it writes an archive.
+    """Check that the sink writes no archive, and return it. Raises: ConfigurationError, with this reason, if it does.
 
-    A file of an archive says that it has every record of a shard between two positions, so a reader would pass over the others.
+    The name of an archive's file says that it has every record of a shard between two positions. A reader would pass over missing ones.
     """
     if given.value(ARCHIVE) or getattr(sink, "keeps_archive", False):
         raise ConfigurationError(ARCHIVE.key, "true", reason=reason)
@@ -263,13 +267,13 @@ def decorators_and_type(
     deserializer: DeserializerArgument[Any] | None = None,
     *times: Assigner | None,
 ) -> tuple[MakeDecorator, Any]:
-    """Return the result of `batch_decorator_factory`, and the type of the values, which the sink receives in its context."""
+    """Return the result of `batch_decorator_factory`, and the type of the values. The sink receives the type in its context."""
     values = chosen_deserializer(registry, properties, deserializer)
     return batch_decorator_factory(registry, properties, values, *times), value_type_made_by(values)
 
 
 def check_reading(registry: Registry, properties: Properties) -> None:
-    """Check the start, the limits, and how values and times are made. A job refuses these settings when it is made.
+    """Check the start, the limits, and how values and times are made, as the constructor of a job does.
 
     Only checks that need no call to a service are made. Raises: ConfigurationError if a setting is invalid.
     """
@@ -281,7 +285,7 @@ def check_reading(registry: Registry, properties: Properties) -> None:
 def chosen_deserializer(
     registry: Registry, properties: Properties, deserializer: DeserializerArgument[Any] | None
 ) -> Deserializer[Any]:
-    """Return the deserializer that the argument gives, else the one that the property names.
+    """Return the deserializer in the argument. If it is None, return the one that the properties name.
 
     Raises: ConfigurationError if it is invalid.
     """

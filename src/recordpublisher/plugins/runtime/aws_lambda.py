@@ -44,9 +44,9 @@ HandlerArgument = (
     | Callable[[list[V]], object]
     | Callable[[V], object]
 )
-"""A function of a record or of its value, or with a `batch_size` above 1, of a list of records or values."""
+"""A function of a record, or of its value. With a `batch_size` above 1 it takes a list of them."""
 SPARE_SECONDS = 1.0
-"""The function answers this long before its time is up (seconds), or at half of its time if that is later."""
+"""The function answers this long before its time is up (seconds). If it has less than twice this time, it answers after half of it."""
 
 
 def lambda_handler(
@@ -64,11 +64,12 @@ def lambda_handler(
     A change of a table is the same record as with `flink.stream.recordpublisher=DYNAMODB_STREAMS`.
 
     The function returns `{"batchItemFailures": [...]}`. If a record has failed, or if the function's time is almost up, the list has the
-    first record that is not handled. Lambda then sends the shard's records again from that one on, so some records are handled twice, and
-    none is lost. The event source mapping needs `FunctionResponseTypes: [ReportBatchItemFailures]`; without it Lambda takes any answer for
+    first record that is not handled. Lambda then sends the shard's records again from that one on. So some records are handled twice, and
+    none is lost. The event source mapping needs `FunctionResponseTypes: [ReportBatchItemFailures]`. Without it Lambda takes any answer for
     a success. In the mapping you also set what happens to a record that fails repeatedly (retries, bisecting, on-failure destination).
 
-    Raises: ConfigurationError if an argument is invalid. The function raises it if the event is not from Kinesis or DynamoDB Streams.
+    Raises: ConfigurationError if an argument is invalid. The returned function raises it if an event is not from Kinesis or DynamoDB
+    Streams.
     """
     with SHORT_ERRORS:
         given = checked_properties(properties, {}, lambda_handler, deserializer=deserializer)

@@ -58,14 +58,14 @@ class BackgroundLoop:
         self._ready = threading.Event()
         self._thread = OwnedThread(target=self._run_loop, name=name, daemon=True)
         self._own_threads: set[threading.Thread] = {self._thread}
-        """The thread of the loop, and the threads of its pool, for which the loop waits at its end."""
+        """The thread of the loop, and the threads of its pool. At its end, the loop waits for its pool."""
         self._closing: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
         """Why the loop could not be made, for example because the process has too many open files."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether the loop runs. A KeyboardInterrupt or SystemExit in the loop ends it, and a forked process does not have it."""
+        """Whether the loop runs. A KeyboardInterrupt or SystemExit in the loop ends it. After a fork, the new process does not have it."""
         return self._thread.is_alive()
 
     def __enter__(self) -> Self:
@@ -244,7 +244,7 @@ class BackgroundLoop:
 
 
 class EarlyEnd:
-    """Lets another thread end a read that runs in an event loop of its own while one thread waits for it."""
+    """Lets any thread end a read early. The read runs in an event loop of its own, and another thread may wait for its next item."""
 
     def __init__(self) -> None:
         self.is_requested = False
@@ -254,7 +254,7 @@ class EarlyEnd:
     def close(self, read: Generator[Any, None, None]) -> None:
         """Close the generator of a read, and wait until everything is closed.
 
-        Raises: RecordPublisherError if the read itself makes this call, in the thread of its loop.
+        Raises: RecordPublisherError if the call comes from the read itself, in the thread of its loop.
         """
         while True:
             try:
@@ -365,7 +365,7 @@ def call_before_pools_close(function: Callable[[], None]) -> bool:
 class OwnedThread(threading.Thread):
     """A thread that works for its `owner`, the thread that has made it.
 
-    When the process exits, it waits for a job in this thread only while the owner runs.
+    At its exit, the process waits for a job in this thread only while the owner runs.
     """
 
     def __init__(self, *, target: Callable[[], object], name: str, daemon: bool) -> None:
@@ -385,9 +385,9 @@ class _Run(msgspec.Struct, frozen=True):
 class JobsInThreads:
     """The jobs that are open in threads other than the main one. A process needs only one instance.
 
-    When the main thread has ended, Python first closes every thread pool, and only then waits for threads. A job that is still running
-    could then not store its last checkpoint. So this class makes the exit wait for each job before the pools are closed. Python would
-    not wait for a daemon thread: this class stops the job in such a thread, and waits for its end for a limited time.
+    When the main thread has ended, Python closes every thread pool before it waits for threads. A job that is still running could then not
+    store its last checkpoint. So this class makes the exit wait for each job before the pools are closed. It first stops the jobs of daemon
+    threads, and waits for these for a limited time.
     """
 
     def __init__(self) -> None:
@@ -442,13 +442,13 @@ JOBS_IN_THREADS = JobsInThreads()
 run_log = logging.getLogger("recordpublisher.run")
 LOOP_CHECK_SECONDS = 1.0
 BLOCKED_CHECKS = 10
-"""The number of checks in a row without a sign of the loop, after which it counts as blocked.
+"""The loop counts as blocked if it gives no sign during this number of checks in a row.
 
-Checks are counted instead of time, because while the process is suspended this thread does not check either.
+Checks are counted instead of time, because a process that is suspended makes no checks either.
 """
 MAX_STACK_FRAMES = 12
 _ASYNCIO = str(Path(asyncio.__file__).parent)
-"""The folder of asyncio's code, whose calls are left out because they say nothing about what blocks the loop."""
+"""The folder of asyncio's code. Calls in it are left out, because they do not say what blocks the loop."""
 
 
 class LoopWatch:

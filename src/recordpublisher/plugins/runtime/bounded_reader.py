@@ -36,7 +36,7 @@ NO_LISTING_MS = -1
 
 
 class BoundedReader:
-    """Reads shards up to bounds. Owns one publisher factory, which all its reads share; `close` it at the end.
+    """Reads shards up to bounds. Owns one publisher factory for all its reads; `close` it at the end.
 
     - `publisher`: overrides the property `flink.stream.recordpublisher`.
     - `deserializer`: overrides the property `flink.deserializer`.
@@ -67,11 +67,11 @@ class BoundedReader:
     async def read(
         self, shards: Mapping[Shard, ShardState], sink: Sink, bounds: Bounds, *, is_replay: bool = False
     ) -> BoundedResult:
-        """Read exactly these shards from these states until a bound is met, without shard discovery and without waiting for parents.
+        """Read these shards, each from its state, until a bound is met. No shards are discovered, and none waits for its parents.
 
         Batches reach the sink with event times and watermarks.
 
-        - `is_replay`: whether the caller knows which records must be found. Then the reader does not look for records past retention.
+        - `is_replay`: whether the caller knows which records must be found. If so, the reader does not look for records past retention.
 
         Raises: DataLossError if records have passed retention unread, and errors of the reads and of the sink.
         """
@@ -87,21 +87,21 @@ class BoundedReader:
             await fetcher.close()
 
     async def list_shards(self, stream: str) -> list[Shard]:
-        """Return every shard of a stream (a name or an ARN). The publisher may have a listing of its own, otherwise Kinesis is asked.
+        """Return every shard of a stream (a name or an ARN). If the publisher lists no shards itself, Kinesis is asked.
 
         Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
         return await self._lister.list_shards(self._named(stream))
 
     async def server_time_ms(self, stream: str) -> int:
-        """Return the service's wall clock (epoch ms). A publisher with a listing of its own has this machine's clock.
+        """Return the time of the service's clock (epoch ms), or of this machine's clock if the publisher lists its shards itself.
 
         Raises: KinesisError if the call fails.
         """
         return await self._lister.server_time_ms(self._named(stream))
 
     def order_of(self, sequence_number: str) -> Any:
-        """Return the order that the publisher gives to a sequence number. Raises: the publisher's error if it cannot order the number."""
+        """Return the value by which the publisher sorts a sequence number. Raises: the publisher's error if it cannot sort it."""
         return self._factory.order_of(sequence_number)
 
     async def close(self) -> None:

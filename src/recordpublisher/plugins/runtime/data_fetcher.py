@@ -152,7 +152,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
     def properties_for_commands(self) -> Properties:
         """Return the properties that describe this job to a command: its streams, and where it stores its positions.
 
-        Raises: ConfigurationError if only objects of the program know them.
+        Raises: ConfigurationError if the program has made the object that stores the positions, because no property names it.
         """
         return properties_with_arguments(
             self.properties, self._given_streams.values(), self.given_sink, self._given_store
@@ -197,7 +197,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         return self
 
     def _claim_sink(self) -> None:
-        """Register this fetcher as the user of its sink, because a shared sink would be opened twice, and closed with the first fetcher.
+        """Register this fetcher as the user of its sink. A sink of two fetchers would be opened twice, and closed with the first one.
 
         Raises: SinkError if another open fetcher uses the sink.
         """
@@ -213,7 +213,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
 
     @property
     def _was_stopped_unopened(self) -> bool:
-        """Whether `stop` has ended the opening, so that there is nothing to run."""
+        """Whether `stop` was called while the fetcher opened. There is then nothing to run."""
         return self._is_stopped and self._opening is not None and self._opening.cancelled()
 
     def _check_opened(self) -> None:
@@ -335,7 +335,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
     async def _told(self, work: Coroutine[Any, Any, T], began: asyncio.Event) -> T:
         """Return the result of `work`.
 
-        As soon as `began` is set, log regularly what the work waits for, because user code may never return.
+        From the time at which `began` is set, log regularly what the work waits for. User code may never return.
         """
         sink = self.properties.value(SINK) or type(self.given_sink).__name__
         job = self._fetcher
@@ -367,8 +367,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, store the snapshot and return it.
 
-        Raises: FencedError if a newer start owns the state; StateError if the snapshot cannot be stored, or if the fetcher is not open or
-        was stopped while it opened; and errors of the sink's `flush`.
+        Raises: FencedError if the job was started again elsewhere, and that start owns the state; StateError if the snapshot cannot be
+        stored, or if the fetcher is not open or was stopped while it opened; and errors of the sink's `flush`.
         """
         self._check_opened()
         with job_in_lines(self.job_name):
@@ -383,12 +383,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         return self._fetcher.retention_ms(stream)
 
     def progress(self) -> WorkerProgress:
-        """Return the figures of a progress line, such as `records` read, `open_shards`, `lag_ms`, and `unfinished` records of the sink.
-
-        The others are `idle_shards`, `held_shards`, and `skipped` and `dead_letters`, whose records count as read. `lag_ms` is
-        the lag of the shard that is furthest behind. `unfinished` is None if it is not known. The call costs a twentieth of
-        `metrics()`.
-        """
+        """Return the figures of a progress line, such as `records` and `lag_ms`. The call costs a twentieth of `metrics()`."""
         return self._fetcher.progress()
 
     def sink_metrics(self) -> list[SinkMetric]:

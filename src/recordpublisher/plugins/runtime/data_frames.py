@@ -94,17 +94,17 @@ def read_arrow(
     Example: `rp.read_arrow("orders", start="2026-11-26T06:00:00Z")`. Nothing is stored.
 
     - `start`: TRIM_HORIZON (the default: the oldest record), an age (`"1h"` or a timedelta), a time (a datetime or ISO-8601 with a zone, or
-      epoch seconds), or a snapshot of a job, after whose positions the read begins.
-    - `end`: NOW (the default: the tip), a time (the read of a shard ends before its first record at or after that time), or a snapshot,
-      whose positions are the last.
+      epoch seconds), or a snapshot of a job. The read begins after the positions in the snapshot.
+    - `end`: NOW (the default: the tip), a time, or a snapshot. Each shard is read until its first record at or after the time, or up to its
+      position in the snapshot.
     - `event_times`: a pair of times, either of which may be None for no limit. Only records with an event time from the first up to, but
       not including, the second are returned.
     - `columns`: the names of the columns, in their order. `metadata=False` leaves out the columns of the metadata.
-    - `deserializer`: a type, whose fields become columns (a nested object becomes a struct), followed by the metadata. Without a type the
+    - `deserializer`: a type. Its fields become columns, followed by the metadata; a nested object becomes a struct. Without a type the
       columns are the same as in Spark, with the payload as `data`. A function or `json` adds the column `value`, with the value as JSON.
 
-    At most 20,000 rows or 16 MiB of records wait for the next batch. `close` the reader to end early. With the schema INFER
-    everything is read at once into memory, because the columns are those of all records. Needs the extra `arrow`.
+    At most 20,000 rows or 16 MiB of records wait for the next batch. `close` the reader to end early. With the schema INFER everything is
+    read at once into memory, because the columns are those of all records. Needs the extra `arrow`.
 
     Raises: ConfigurationError at once, even if a field has no Arrow type or a column is unknown; other errors while batches are taken.
     """
@@ -223,9 +223,9 @@ def read_pandas(
 def _inferred_reader(
     batches: AsyncGenerator[RecordBatch, None], columns: Sequence[str] | None, metadata: bool, *, may_skip: bool
 ) -> StreamReader:
-    """Read everything, and return a reader of the columns that all records together show.
+    """Read everything, and return a reader of the columns that were inferred from all records together.
 
-    Raises: DeserializationError if a record does not fit them, unless `may_skip` is set; the errors of the read.
+    Raises: DeserializationError if a record does not fit the columns and `may_skip` is False; the errors of the read.
     """
     with closing(in_background("rp.read_arrow", grouped_batches(batches))) as waiting:
         groups = list(waiting)
@@ -288,7 +288,7 @@ def _with_json_fields(table: pa.Table) -> tuple[pa.Table, list[str]]:
 
 
 def _is_deep(of: pa.DataType) -> bool:
-    """Return whether a type is nested so deep that native code, which uses recursion, may crash the process."""
+    """Return whether a type is nested so deep that native code with recursion may crash the process."""
     level = [of]
     for _ in range(MOST_LEVELS):
         level = [kind.field(place).type for kind in level for place in range(kind.num_fields)]
@@ -296,7 +296,10 @@ def _is_deep(of: pa.DataType) -> bool:
 
 
 def _chosen_names(names: Sequence[str], columns: Sequence[str] | None, left_out: Collection[str]) -> list[str]:
-    """Return the columns that the frame has. Raises: ConfigurationError if a column does not exist."""
+    """Return the names of the frame's columns: `columns`, or by default `names` without those in `left_out`.
+
+    Raises: ConfigurationError if a column does not exist, or if `columns` is a text.
+    """
     if columns is None:
         return [name for name in names if name == DATA or name not in left_out]
     chosen = [columns] if isinstance(columns, str) else list(columns)
@@ -400,7 +403,7 @@ async def records_until(
 ) -> AsyncGenerator[RecordBatch, None]:
     """Yield the records up to the positions in `ends`, by `Shard.key`. End the read when it has passed all of them.
 
-    A shard that has ended in `ends` is never passed, because no record follows its position. The caller's bounds end such a read.
+    A shard that has ended in `ends` is never passed, because no record follows its position. Then a bound of the caller ends the read.
     """
     waited_for = set(ends)
     async with aclosing(batches):
@@ -455,10 +458,10 @@ async def grouped_batches(batches: AsyncGenerator[RecordBatch, None]) -> AsyncGe
 
 
 class StreamReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc] # pyarrow is not typed
-    """A reader of Arrow batches that owns the read of the streams, and ends that read when it is closed.
+    """A reader of Arrow batches that owns the read of the streams. When it is closed, it ends that read.
 
-    `RecordBatchReader.from_batches` does not close the generator that it reads from, and a reader that is passed through the C interface
-    loses the class of an error. So the batches are passed through the IPC format, in memory, which copies them once.
+    `RecordBatchReader.from_batches` would not close the generator that it reads from. A reader that is passed through the C interface would
+    lose the class of an error. So the batches are passed through the IPC format, in memory, which copies them once.
     """
 
     def __init__(

@@ -110,7 +110,7 @@ class PrometheusExporter(MetricsExporter):
         return page if page.status == 503 else Page(page.body + await self._behind())
 
     async def _behind(self) -> bytes:
-        """Return a line with the lag of the job for /readyz, because a job that is ready may be far behind."""
+        """Return a line with the lag of the job for /readyz, or nothing if no lag is known. A job that is ready may be far behind."""
         lags = [shard["lagMs"] for each in await self._source.metrics() for shard in each.shards.values()]
         known = [lag for lag in lags if lag is not None]
         return b"%.1f s behind\n" % (max(known) / 1000) if known else b""
@@ -148,8 +148,9 @@ def _host_and_ports(address: str) -> tuple[str, range]:
 def metrics_text(*sources: MeasuredFetcher | MeasuredProducer) -> str:
     """Return the metrics in the text format of Prometheus, for a page `/metrics` that the application serves itself.
 
-    - `sources`: fetchers, whose event loop must make the call, producers, and Kinesis sinks that are not the sink of a job. The label
-      `producer` of a producer or sink is its stream, and `orders-2` for the second one of the stream `orders`.
+    - `sources`: fetchers, producers, and Kinesis sinks that are not the sink of a job. Call this in the event loop of the fetchers.
+
+    The label `producer` of a producer or sink is its stream. For the second one of the stream `orders` it is `orders-2`.
 
     Raises: TypeError if a source has no metrics.
     """
@@ -179,7 +180,7 @@ def metrics_page(workers: Iterable[WorkerMetrics], health: Iterable[WorkerHealth
 
 
 def metric_lines(name: str, kind: str, description: str, samples: list[str]) -> list[str]:
-    """Return the lines of a metric. Each sample is the part of its line after the name."""
+    """Return the lines of a metric. `samples`: its sample lines without the name."""
     escaped = description.replace("\\", "\\\\").replace("\n", "\\n")
     return [f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n", *[f"{name}{sample}\n" for sample in samples]]
 
