@@ -83,6 +83,26 @@ def test_a_store_that_answers_again_is_logged(caplog, monkeypatch):
     assert caplog.messages.count("the group's store answers worker a again") == 1
 
 
+def test_an_outage_of_the_store_is_logged_once_a_minute(caplog, monkeypatch):
+    async def story():
+        async with group_of("a") as group:
+
+            async def fail(*arguments, **options):
+                raise StoreUnavailableError("no answer")
+
+            monkeypatch.setattr(group.store, "compare_and_set", fail)
+            monkeypatch.setattr(group.store, "list", fail)
+            await asyncio.sleep(7)
+            caplog.clear()
+            await asyncio.sleep(120)
+            group.tasks["a"].cancel()
+
+    with caplog.at_level("WARNING", "recordpublisher.group"):
+        run_virtual(story())
+    assert 2 <= len(caplog.messages) <= 6, caplog.messages
+    assert all(" others since the last such line): no answer" in line for line in caplog.messages)
+
+
 def test_a_worker_that_leaves_during_an_outage_of_its_sink_is_not_said_to_wait_for_its_group_alone(caplog):
     async def story():
         async with group_of("a") as group:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import os
 import random
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,6 +12,7 @@ from typing import TypeVar
 
 from recordpublisher.publishers.clock import Clock, wait_until_set
 from recordpublisher.publishers.errors import FencedError, ImpossibleStateError, StateError, StoreUnavailableError
+from recordpublisher.publishers.retry import LOG_INTERVAL_SECONDS
 from recordpublisher.publishers.safe_text import few_of
 
 from ..checkpoints.checkpoint_schedule import CheckpointAge
@@ -126,6 +128,8 @@ class Worker:
         self._gone: frozenset[str] = frozenset()
         """The shards of this worker whose leases the newest table lacks, because their streams were deleted."""
         self._gone_until = 0.0
+        self._warned: dict[str, tuple[float, int]] = {}
+        """Each text of `_warn`, with the time of its last line (monotonic seconds), and the number of failures since then."""
 
     async def run(self) -> None:
         """Take part in the group, and return after `leave`.
@@ -240,7 +244,7 @@ class Worker:
             try:
                 await self._heartbeat.write()
             except StoreUnavailableError as error:
-                log.warning("a heartbeat of worker %s was not stored; it is tried again: %s", self.name, error)
+                self._warn("a heartbeat of worker %s was not stored; it is tried again%s: %s", error)
             seconds = self._settings.interval * (0.8 + 0.2 * self._random.random())
             await self._wait(seconds if self.permission.is_given else RETRY_SECONDS, asyncio.sleep, self._has_news)
 
@@ -251,9 +255,7 @@ class Worker:
                 if await self._judged(self._look()):
                     seconds = HANDOVER_SECONDS
             except StoreUnavailableError as error:
-                log.warning(
-                    "worker %s could not read or change the leases of its group; it tries again: %s", self.name, error
-                )
+                self._warn("worker %s could not read or change the leases of its group; it tries again%s: %s", error)
                 seconds = RETRY_SECONDS
             # If the other workers are leaving too, this one need not wait for them. A short pause lets it notice that.
             if self._giver.is_leaving:
@@ -459,10 +461,20 @@ class Worker:
             try:
                 await work()
             except StoreUnavailableError as error:
-                log.warning("worker %s waits for the state store or the sink, and tries again: %s", self.name, error)
+                self._warn("worker %s waits for the state store or the sink, and tries again%s: %s", error)
             else:
                 return
             await asyncio.sleep(RETRY_SECONDS * (0.5 + self._random.random()))
+
+    def _warn(self, text: str, error: StoreUnavailableError) -> None:
+        """Log that a call to the store has failed, at most once in `LOG_INTERVAL_SECONDS` for each text, with the number of others."""
+        now = self._clock.monotonic()
+        logged_at, unlogged = self._warned.get(text, (-math.inf, 0))
+        if now - logged_at < LOG_INTERVAL_SECONDS:
+            self._warned[text] = logged_at, unlogged + 1
+            return
+        self._warned[text] = now, 0
+        log.warning(text, self.name, f" ({unlogged} others since the last such line)" if unlogged else "", error)
 
     def _describe(self, beat: int) -> WorkerRecord:
         self._stated = lowest = self._lowest()
