@@ -25,8 +25,8 @@ LATER = {"flink.watermark.alignment.max.lag"}
 """Named as not there yet."""
 OF_JAVA = {"aws.cborEnabled"}
 """System properties of the AWS SDK for Java."""
-EXAMPLES = ("flink.lines.",)
-"""Properties of the sample plugin."""
+EXAMPLES = ("flink.lines.", "flink.sink.orders.")
+"""Properties of the plugins of the tutorials."""
 
 
 def ids(page):

@@ -146,7 +146,7 @@ def test_a_suggestion_is_a_key_of_the_same_plugin(monkeypatch, prefix):
 
 def test_an_unknown_key_without_a_similar_one_is_logged(caplog):
     Properties({"xyzzy": "x"}).check()
-    assert caplog.messages == ["unknown property 'xyzzy' is ignored"]
+    assert caplog.messages == ["unknown property 'xyzzy': nothing that is installed declares it"]
 
 
 def test_the_key_of_a_plugin_with_an_underscore_is_recognised(monkeypatch):
@@ -350,7 +350,7 @@ def test_a_key_that_only_shares_letters_with_a_known_one_stops_no_job(caplog, ke
     """A file may also have keys of other programs."""
     Properties({key: "x"}).check()
 
-    assert f"unknown property '{key}' is ignored" in caplog.text
+    assert f"unknown property '{key}': nothing that is installed declares it" in caplog.text
 
 
 @pytest.mark.parametrize("given", ['"state"', "'state'"])
@@ -379,3 +379,15 @@ def test_c1_a_default_that_could_not_be_given_is_refused(declare_it, default, va
     monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
     with pytest.raises(ConfigurationError, match=f"'lines.odd' is '?{default}'?: .* Valid: {valid}"):
         declare_it("lines.odd")
+
+
+def test_a_key_that_only_a_plugin_knows_is_looked_for_by_its_spelling(caplog):
+    given = Properties({"orders.databse": "prod.db", "orders.table": "t", "flink.sink": "memory"})
+
+    assert given.get("orders.database", "orders.db") == "orders.db"
+    assert given.get("orders.table", "u") == "t"
+    assert given.get("orders.pool", 3) == 3
+    assert given.get("flink.sinc") is None
+    assert caplog.messages == [
+        "property 'orders.database' is not set, and 'orders.databse' is unknown: is it a misspelling of 'orders.database'?"
+    ]

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ..errors import ConfigurationError
 from ..safe_text import MASK, mask_passwords, text_of
@@ -157,6 +157,23 @@ class Properties(Mapping[str, str]):
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and key.lower() in self._values
+
+    @overload
+    def get(self, key: str, default: None = None, /) -> str | None: ...
+    @overload
+    def get(self, key: str, default: T, /) -> str | T: ...
+    def get(self, key: str, default: object = None, /) -> object:
+        """Return the text that was given for a key, or `default`. Declare the properties of a plugin, and read them with `value`.
+
+        A key that only this call knows cannot be checked. If it is not given, and an unknown key with a similar spelling is, a warning is
+        logged.
+        """
+        if key in self:
+            return self[key]
+        unknown = [each for each in self._values if not _is_declared(each)]
+        for near in difflib.get_close_matches(key.lower(), unknown, n=1, cutoff=_MISSPELT):
+            log.warning("property '%s' is not set, and '%s' is unknown: is it a misspelling of '%s'?", key, near, key)
+        return default
 
     def __repr__(self) -> str:
         shown = {key: MASK if is_secret(key) else mask_passwords(value) for key, value in self._given.items()}
@@ -425,7 +442,11 @@ def why_without_effect(key: str) -> str:
     if not is_unknown(key):
         return ""
     reason = why_flink_key_has_no_effect(key)
-    return f"property '{key}' has no effect here: {reason}" if reason else f"unknown property '{key}' is ignored"
+    return (
+        f"property '{key}' has no effect here: {reason}"
+        if reason
+        else f"unknown property '{key}': nothing that is installed declares it"
+    )
 
 
 def is_unknown(key: str) -> bool:

@@ -67,7 +67,7 @@ def test_c2_a_producer_warns_once_of_a_key_that_no_plugin_has(caplog):
         with Producer("out", unknown) as producer:
             producer.put(b"1", "k")
 
-    assert caplog.messages == ["unknown property 'flink.sink.nowhere.place' is ignored"]
+    assert caplog.messages == ["unknown property 'flink.sink.nowhere.place': nothing that is installed declares it"]
 
 
 def test_c2_a_misspelt_key_next_to_the_stream_in_a_mapping_is_an_error_of_a_producer():
