@@ -65,8 +65,8 @@ class KinesisQueue(QueueSource):
 
     full_receive = MOST_ENTRIES
     full_bytes = 5 * 2**20
-    """A response of this size (bytes) shows that more records are waiting: half of the largest response. Large records never come ten at a
-    time.
+    """From this size on (bytes), a response shows that more records are waiting. It is half of the largest response, because ten large
+    records do not fit into one.
     """
 
     def __init__(

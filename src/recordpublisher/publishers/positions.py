@@ -48,8 +48,8 @@ class StartingPosition:
 
     - `skip_through`: the last processed sub-record, for a start inside a KPL aggregate. The reader drops the sub-records up to and
       including this one.
-    - `ago_ms`: for a start at an age, such as 2 hours ago: the age (ms), or else 0. The type is LATEST until `pinned_at` replaces it by a
-      time.
+    - `ago_ms`: the age (ms) of a start at an age, such as 2 hours ago; otherwise 0. The type of such a start is LATEST, until `pinned_at`
+      replaces it by a time.
     """
 
     type: PositionType
@@ -74,16 +74,16 @@ class StartingPosition:
         return cls(PositionType.AT_TIMESTAMP, timestamp_ms=timestamp_ms)
 
     def pinned_at(self, service_time_ms: int) -> Self:
-        """Replace LATEST, or a start at an age, by a time of the service's clock. Return any other start unchanged.
+        """Return a start at a time instead of LATEST, or instead of a start at an age. Return any other start unchanged.
 
         `service_time_ms`: what the service's clock shows now (epoch ms).
         """
         return self.at_timestamp(max(0, service_time_ms - self.ago_ms)) if self.type is PositionType.LATEST else self
 
     def with_stored_start(self, start_ms: int) -> Self:
-        """Replace LATEST, or a start at an age, by the time `start_ms` (epoch ms). Return any other start unchanged.
+        """Return a start at the time `start_ms` instead of LATEST, or instead of a start at an age. Return any other start unchanged.
 
-        `start_ms`: the time that the job stored when it started for the first time.
+        `start_ms`: the time that the job stored when it started for the first time (epoch ms).
         """
         return self.at_timestamp(start_ms) if self.type is PositionType.LATEST else self
 

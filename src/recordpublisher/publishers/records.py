@@ -368,10 +368,11 @@ class UserRecord(
         "sub_sequence_number": "_sub",
     },
 ):
-    """One user record as it was decoded from the response. Only a sub-record of a KPL aggregate has the last two fields.
+    """One user record as it was decoded from the response.
 
     - `arrival`: epoch seconds with fractions, as the service sends it.
     - `partition_key`: None if the stream has AUTO record distribution and the record has no key.
+    - `explicit_hash_key`, `sub_sequence_number`: only a sub-record of a KPL aggregate has them.
     """
 
     data: bytes
@@ -390,10 +391,10 @@ def to_millis(arrival: float) -> int:
 class RecordColumns(Sequence[UserRecord]):
     """Consecutive records of one shard, as columns.
 
-    It is made from either form, and builds the other one when it is needed:
+    They are made from `records` or from the columns. The other form is built when it is needed:
 
-    - From `records`: each column is built at its first access.
-    - From all columns: the records are built at their first access.
+    - Each column is built from the records at its first access.
+    - The records are built from the columns at their first access.
 
     A slice gets what was built before it was taken.
     """

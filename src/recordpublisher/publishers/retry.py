@@ -110,7 +110,7 @@ class RetryPolicy:
     decided_by: str = ""
 
     def is_used_up(self, failures: int, lasted: float) -> bool:
-        """Return whether an operation must not be tried again. It has failed this many times in a row, in `lasted` seconds."""
+        """Return whether an operation must not be tried again. It has failed `failures` times in a row, in `lasted` seconds."""
         if self.max_outage_ms is None:
             return failures >= self.max_retries
         return lasted > self.max_outage_ms / 1000 - _RESOLUTION_SECONDS
@@ -243,7 +243,10 @@ def _look_at_clock(failures: weakref.ref[Failures]) -> None:
 
 
 def suspended_seconds(late: float) -> float:
-    """Return for how long the process was suspended (seconds), or 0 if it was not. A pause has ended `late` seconds too late."""
+    """Return for how long the process was suspended (seconds), or 0 if it was not.
+
+    `late`: by how much a pause has ended too late (seconds).
+    """
     return late if late > _SUSPENDED_SECONDS else 0.0
 
 

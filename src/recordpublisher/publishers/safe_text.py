@@ -1,6 +1,6 @@
 """Makes texts that are safe to show: passwords are masked, and a `__str__` or `__repr__` that raises does no harm.
 
-`mask_passwords` hides passwords in URIs and connection strings, which no error, log line or repr may show (C3).
+`mask_passwords` hides passwords in URIs and connection strings. No error, log line or repr may show them.
 """
 
 import re

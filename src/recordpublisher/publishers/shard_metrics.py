@@ -96,7 +96,7 @@ class ShardMetrics:
     )
     duplicates: int = _counter("records", "records received again from a queue while the job still remembers them")
     worker_read_durations: Histogram = field(default_factory=Histogram)
-    """How long GetRecords calls took (ms). The shards of a worker share it."""
+    """How long GetRecords calls took (ms). All shards of a worker have the same histogram."""
     last_failure: Exception | None = None
     """The error of the last call, while it is retried. None after a successful read."""
 
@@ -129,9 +129,7 @@ class ShardMetrics:
         self.last_failure = error
 
     def count_response(self, raw_count: int, raw_bytes: int, millis_behind_latest: int | None) -> None:
-        """Count the response of a successful read, without its user records: these are counted by batch, and a response may become several
-        batches.
-        """
+        """Count the response of a successful read. Its user records are counted with the batches that are made of it."""
         self.reads += 1
         self.last_failure = None
         self.bytes_read += raw_bytes

@@ -102,9 +102,9 @@ class _Kind:
     next_at: float = float("-inf")
     """When the next line may be written (seconds of the monotonic clock)."""
     unlogged: int = 0
-    """Number of records since the last line."""
+    """Number of records that have no line yet."""
     last: tuple[str, Mapping[str, object] | None, float] = ("", None, 0.0)
-    """The last of these records: the text of its line, its log fields, and when it was skipped (monotonic seconds)."""
+    """The last record without a line: the text of the line, its log fields, and when the record was skipped (monotonic seconds)."""
 
 
 def log_left_out(log: logging.Logger, reader: str, skipped: Mapping[str, int]) -> None:

@@ -1,7 +1,7 @@
 """Calls user code (handlers, callbacks, deserializers): awaits what must be awaited, refuses code that would never run, and logs its
 errors.
 
-It also names the method of a plugin that fails or does not return, and ends without tasks that go on after they were cancelled.
+It also names the method of a plugin that fails or does not return, and continues without tasks that do not end when they are cancelled.
 """
 
 import asyncio
@@ -277,7 +277,7 @@ def is_raised_in_user_code(error: BaseException, *, or_installed: bool = False) 
 
 
 def cause_in_user_code(error: BaseException) -> BaseException | None:
-    """Return the first cause of an error that user code has raised, or None if there is none."""
+    """Return the first error in the chain of causes that user code has raised, or None if there is none."""
     return next(filter(is_raised_in_user_code, causes_of(error.__cause__)), None)
 
 
@@ -497,7 +497,7 @@ class PluginCall:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the call takes so long that it is due for the log."""
+        """Whether a check has found that the call takes longer than `slow_after`."""
         return self._waited > self._slow_after
 
     def look(self, now: float) -> tuple[float, str]:
@@ -529,7 +529,7 @@ class PluginCall:
 _RUNNING: dict[PluginCall, None] = {}
 """The watched calls of all event loops, the oldest first."""
 _TIMERS: dict[asyncio.AbstractEventLoop, asyncio.TimerHandle] = {}
-"""For each event loop, the timer of the next check of its calls. All calls share it, because most calls take less time than a timer."""
+"""For each event loop, the timer of the next check of its calls. All calls share it, because most calls are faster than a timer."""
 
 
 def _watch(loop: asyncio.AbstractEventLoop, due: float) -> None:

@@ -40,14 +40,13 @@ StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class InFlight:
-    """Keeps received records until they are acknowledged or released. Remembers the sequence numbers of the last ones.
+    """Keeps received records until they are acknowledged or released. Remembers the sequence numbers of the last finished ones.
 
     A record of a queue may contain several sub-records (parts) with the same sequence number. A record is open until all of its parts are
-    finished. If a record is received again:
+    finished. The sink does not get a record again that is received again in one of these states:
 
-    - An open record gets the new receipt.
-    - A finished record whose acknowledgement has failed is acknowledged again.
-    - In both cases the sink does not get the record again.
+    - It is open. It gets the new receipt.
+    - It is finished, and its acknowledgement has failed. It is acknowledged with the new receipt.
 
     Raises: PluginError if the source's `visibility_seconds` is not a valid number.
     """

@@ -133,7 +133,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
     async def test_values_versions_and_names_are_listed_by_prefix_and_in_order(
         self, case: ConditionalStoreCase
     ) -> None:
-        """Check that `list`, `list_versions` and `list_names` agree, and that `list_names` ends at `before`."""
+        """Check that `list`, `list_versions` and `list_names` agree, and that `list_names` returns only names that sort before `before`."""
         store = case.open()
         assert await store.list("") == {}
         for name in ("a/x-2", "a/x-1", "a/y-1", "b/x-1", "a2/x"):

@@ -202,7 +202,7 @@ class _BlockedLoop:
                 signal.pthread_kill(self._thread, signal.SIGALRM)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Raise AssertionError in the call that blocks. A signal with another cause, such as pytest-timeout, goes to the previous handler."""
+        """Raise AssertionError in the call that blocks. If another program sent the signal, such as pytest-timeout, call its handler."""
         if self._is_blocked:
             self._is_blocked = False
             self.fault = (

@@ -208,7 +208,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_at_the_tip_leaves_out_what_is_there(self, case: PublisherCase) -> None:
-        """Check that a start at LATEST leaves out all stored records. A shard that has ended then has none."""
+        """Check that a start at LATEST reads no stored record. So nothing is read of a shard that has ended."""
         if await _read_from(case, StartingPosition.latest()):
             await asyncio.sleep(1.1)  # LATEST may become a time of the service, in whole seconds.
             read = len(await _read_from(case, StartingPosition.latest()))
@@ -380,7 +380,10 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_it_reads_everything_whatever_it_hears_of_lost_records(self, case: PublisherCase) -> None:
-        """Check that the publisher reads all records after any call of `set_seen`. No record of the case is lost."""
+        """Check that the publisher reads all records, whichever time of an earlier read it gets by `set_seen`.
+
+        No record of the case is lost, so the publisher must not report a loss.
+        """
         publisher, consumer = await case.publisher(), RecordingConsumer()
         publisher.set_seen(None)
         publisher.set_seen(int(time.time() * 1000))
@@ -432,7 +435,7 @@ async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> No
 
 
 async def _watch(running: asyncio.Task[Any], watched: _WatchedConsumer, seconds: float | None = None) -> None:
-    """Wait until a run has ended. `seconds`: the time limit of a cancelled run.
+    """Wait until a run has ended. `seconds`: the time limit of a run that was cancelled, or None.
 
     Raises: AssertionError if the publisher breaks a rule, or if the time is over.
     """

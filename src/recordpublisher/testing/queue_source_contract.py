@@ -1,4 +1,6 @@
-"""The contract of a source that acknowledges its records (such as a queue): tests that it must pass. Subclass `QueueSourceContract`, provide a case, and run pytest.
+"""The contract of a source that acknowledges, such as a queue: tests that it must pass.
+
+Subclass `QueueSourceContract`, provide a case, and run pytest.
 
 class TestMessages(QueueSourceContract):
     @asynccontextmanager

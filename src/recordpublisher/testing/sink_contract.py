@@ -79,7 +79,8 @@ class SinkCase:
 class SinkContract(Contract[SinkCase]):
     """The tests of any sink. Implement `open_case`.
 
-    If the sink's `open` returns stored state, the tests also check that it writes exactly once, and that a replaced job cannot write.
+    If the sink's `open` returns stored state, the tests also check that it writes exactly once, and that a process that was replaced cannot
+    write.
     """
 
     @on_case
@@ -193,7 +194,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_replaced_start_cannot_store(self, case: SinkCase) -> None:
-        """Check that a job that a later start has replaced gets FencedError from `flush`, and stores nothing.
+        """Check that `flush` raises FencedError and stores nothing after another process has opened the sink.
 
         Only a sink whose `open` returns stored state is tested.
         """
@@ -214,7 +215,9 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_shards_may_come_and_go(self, case: SinkCase) -> None:
-        """Check that the sink goes on when a group moves one of its shards away: flushed records stay, and other shards are written."""
+        """Check that the sink goes on when a group gives one of its shards to another worker. Flushed records stay, and the records of
+        other shards are written.
+        """
         sink = await _opened(case)
         sink.assigned(["orders/a", "orders/b"])
         await sink.write(case.batch("a", 1))
@@ -228,7 +231,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_revoked_shard_may_come_back(self, case: SinkCase) -> None:
-        """Check that no record is lost if a shard is moved away before a flush, and comes back.
+        """Check that no record is lost if another worker gets a shard before a flush, and the shard comes back.
 
         Its records are then written again.
         """
@@ -244,10 +247,10 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_partial_checkpoint_returns_entries_that_the_sink_got(self, case: SinkCase) -> None:
-        """Check the positions that `flush` returns for a shard that was moved away and has come back.
+        """Check the positions that `flush` returns for a shard that another worker has got, and that has come back.
 
-        None of them may be from before it was moved away. In the end `flush` must return the newest position, or `has_stopped` must return
-        True.
+        None of them may be from before the shard was revoked. In the end `flush` must return the newest position, or `has_stopped` must
+        return True.
         """
         sink = await _opened(case)
         sink.assigned(["orders/a"])
@@ -404,7 +407,7 @@ def _ended(*lives: str) -> Callable[[str], bool]:
 class CommittingSinkContract(SinkContract):
     """The tests of a sink that commits (`CommittingSink`), in addition to those of any sink.
 
-    An entry is the stored document with the positions of a worker. It names the staged items that are committed.
+    In these docstrings, an entry is the stored document with the positions of a worker. It names the staged items that are committed.
     """
 
     @on_case

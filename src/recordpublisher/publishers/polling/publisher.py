@@ -166,7 +166,8 @@ class PollingRecordPublisher(RecordPublisher):
     async def _read(self) -> ReadResponse:
         """Return the next response.
 
-        The current iterator is forgotten, so after a cancellation the next read starts from the position.
+        The iterator is forgotten when the response has arrived. So if a run is cancelled before it passes the records on, the next run
+        reads them again.
         """
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
         response = await call_with_retries(
@@ -315,10 +316,10 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         return self._own_client
 
     async def _pin_latest(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:
-        """Replace LATEST by the current time of the service's clock. Return any other position unchanged.
+        """Return the current time of the service's clock as the start instead of LATEST. Return any other start unchanged.
 
-        Otherwise each new iterator at LATEST would skip the records that have arrived before it. A job replaces LATEST itself, but other
-        users of the factory do not.
+        Each new iterator at LATEST would skip the records that have arrived before it. A job replaces LATEST itself, but other users of the
+        factory do not.
         """
         if position.type is not PositionType.LATEST:
             return position
@@ -458,9 +459,9 @@ def retry_pause_seconds(error: TransientError, since_lost_read: float = math.inf
 
 
 FIRST_READ_BUDGET_BYTES = 2**20
-"""The memory budget of the first read, which measures the size of records, if none was set (bytes).
+"""The memory budget of the first read, if none was set (bytes). That read measures the size of records.
 
-It is small, because a thousand shards may start at once.
+The budget is small, because a thousand shards may start at once.
 """
 
 
@@ -505,7 +506,7 @@ MAX_READS, MAX_READS_OF_OLDEST = 5, 20
 documentation).
 """
 PAUSE_SECONDS = 0.25
-"""Seconds between two of these reads, because they share the shard's 5 calls a second with the job that reads the shard."""
+"""Seconds between two reads of `measure_tip_distance` or `read_oldest_record`. They share the shard's 5 calls a second with the job."""
 
 
 class TipDistance(msgspec.Struct, frozen=True):
@@ -522,7 +523,7 @@ class TipDistance(msgspec.Struct, frozen=True):
 
 
 async def measure_tip_distance(port: PollingPort, shard: Shard, position: StartingPosition) -> TipDistance | None:
-    """Return how far `position` is behind the tip. For this one record after it is read.
+    """Return how far `position` is behind the tip, by reading one record after it.
 
     Return None if several empty responses in a row did not reach the tip.
 

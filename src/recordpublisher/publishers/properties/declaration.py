@@ -397,9 +397,9 @@ def find_property(key: str) -> Property[Any] | None:
 
 
 def is_secret(key: str) -> bool:
-    """Return whether the value of a key must never be shown: the key is declared as a secret.
+    """Return whether the value of a key must never be shown.
 
-    For a key that is not declared, its name decides: `password` is a secret.
+    A declared property says so itself. Of any other key the name decides, such as `password`.
     """
     declared = find_property(key)
     if declared is not None:

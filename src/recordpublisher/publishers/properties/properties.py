@@ -255,7 +255,8 @@ def _all_spellings(key: str) -> tuple[str, ...]:
 def _with_unit(keyword: str, declared: Property[Any], value: object) -> object:
     """Return the value of a keyword argument. A duration that is a number becomes a text in seconds, such as `5s`.
 
-    Raises: ConfigurationError if a number is 1000 or more, because it was probably meant in milliseconds; or if a text has no unit.
+    Raises: ConfigurationError if a duration is a number of 1000 or more, which was probably meant in milliseconds; or if it is a text
+    without a unit.
     """
     is_duration = declared.unit in ("ms", "s") and not keyword.endswith("millis")
     if not is_duration or value in (0, "0", -1, "-1"):  # 0 needs no unit, and -1 means never

@@ -37,7 +37,7 @@ from .session import SdkSession, profile_session
 def session_with_credentials(properties: Properties, region: str, role: str | None = None) -> SdkSession:
     """Make an SDK session that signs calls with the provider that the properties name.
 
-    `role`: the ARN of a role, or None. The provider's credentials then assume this role, and calls are signed with it.
+    `role`: the ARN of a role that the provider's credentials assume. If it is given, calls are signed with the role.
 
     Raises: ConfigurationError if the provider needs a property that is not set.
     """
@@ -51,7 +51,10 @@ def session_with_credentials(properties: Properties, region: str, role: str | No
 
 
 def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
-    """Return a function that renews the credentials of `session`, as `retry_with_new_token` needs it. Call this when a call begins."""
+    """Return a function that renews the credentials of `session`, as `retry_with_new_token` needs it.
+
+    Make a new one when a call begins: it does not renew keys that were renewed after that.
+    """
     began = time.monotonic()
 
     async def renew() -> bool:

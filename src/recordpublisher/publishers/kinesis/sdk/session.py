@@ -162,9 +162,7 @@ class CheckedCredentials:
             self.sdk_credentials, self._asked = credentials, None
 
     def forget(self) -> Any:
-        """Make the next signature ask the SDK's credentials again. Return the access key and token of the last signature, or None before
-        it.
-        """
+        """Make the next signature ask the SDK's credentials again. Return the access key and token of the last signature, or None."""
         asked, self._asked = self._asked, None
         return None if asked is None else (asked[1].access_key, asked[1].token)
 
@@ -210,7 +208,10 @@ def check_keys(credentials: Any) -> None:
 
 @contextmanager
 def sdk_errors() -> Iterator[None]:
-    """Raise other errors of the `with` block as CredentialRetrievalError. Errors of the SDK and of this library are raised as they are."""
+    """Raise an unexpected error of the `with` block, such as a ValueError, as CredentialRetrievalError.
+
+    Errors of the SDK and of this library are raised as they are.
+    """
     try:
         yield
     # A `credential_process` or a server has sent something that is not as documented. RuntimeError means that a response is nested too

@@ -151,8 +151,9 @@ class SdkTransport:
                 return response
 
     async def _call_queue(self, client: Any, api: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Make a call about a queue, without the SDK, which does not know these calls. Only the SDK's HTTP session may send it, through a
-        proxy.
+        """Make a call about a queue. The SDK does not know these calls, so this method builds and signs the request.
+
+        If the call needs a proxy, the SDK's HTTP session sends it.
         """
         is_fips = ensure_boolean(self._session.get_config_variable("use_fips_endpoint") or False)
         url = queue_url(client.meta.endpoint_url, api, parameters.get("QueueARN"), is_fips)
