@@ -65,9 +65,7 @@ class KinesisQueue(QueueSource):
 
     full_receive = MOST_ENTRIES
     full_bytes = 5 * 2**20
-    """From this size on (bytes), a response shows that more records are waiting. It is half of the largest response, because ten large
-    records do not fit into one.
-    """
+    """A response of this size (bytes) counts as full: half of the largest response. Ten large records never fit into one response."""
 
     def __init__(
         self, properties: Mapping[str, object], *, client: QueueClient | None = None, clock: Clock | None = None
@@ -203,7 +201,7 @@ class KinesisQueue(QueueSource):
             await client.close()
 
     def client(self) -> QueueClient:
-        """Return the client, which is made at the first call. `close` closes it."""
+        """Return the client; `close` closes it."""
         if self._own_client is None:
             self._own_client = QueueClient(self._properties, self._streams)
         return self._own_client
@@ -231,10 +229,9 @@ class KinesisQueue(QueueSource):
         return [record async for part in parts for record in part.records]
 
     async def _acknowledge_empty(self, handles: Mapping[str, str], passed_on: set[str]) -> None:
-        """Acknowledge the received aggregates without sub-records, because the job does not get them and so cannot acknowledge them.
+        """Acknowledge the received aggregates without sub-records. The job does not get them, so it cannot acknowledge them.
 
-        - `handles`: the handle of each received record, by its sequence number.
-        - `passed_on`: the sequence numbers of the records that the job gets.
+        `handles`: the handle of each received record, by its sequence number. `passed_on`: the sequence numbers that the job gets.
         """
         if empty := [handle for number, handle in handles.items() if number not in passed_on]:
             with suppress(TransientError):  # If this fails, they are delivered again, and acknowledged then.
@@ -384,7 +381,7 @@ class QueueClient(KinesisClient):
 
     @property
     def last_response_ms(self) -> int | None:
-        """The time of the service's clock at its last response, in whole seconds (epoch ms). None if it is not known."""
+        """The time of the service's clock at its last response (epoch ms, whole seconds), or None if it is not known."""
         return None if self._last_response is None else server_time_ms_or_none(self._last_response)
 
     async def create_queue(

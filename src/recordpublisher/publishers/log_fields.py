@@ -86,5 +86,5 @@ def key_fields(key: str) -> dict[str, str]:
 
 
 def fields_of(record: LogRecord) -> dict[str, Any]:
-    """Return the fields of a log line. Must be called while the line is logged, because it reads the fields of the current task."""
+    """Return the fields of a log line. Call this while the line is logged."""
     return {**_fields_of_task.get(), **trace_ids(), **getattr(record, "fields", {})}

@@ -76,7 +76,7 @@ class StartingPosition:
     def pinned_at(self, service_time_ms: int) -> Self:
         """Return a start at a time instead of LATEST, or instead of a start at an age. Return any other start unchanged.
 
-        `service_time_ms`: what the service's clock shows now (epoch ms).
+        `service_time_ms`: the time of the service's clock (epoch ms).
         """
         return self.at_timestamp(max(0, service_time_ms - self.ago_ms)) if self.type is PositionType.LATEST else self
 
@@ -89,15 +89,14 @@ class StartingPosition:
 
     @property
     def is_tip(self) -> bool:
-        """Whether the start is LATEST. False for a start at an age."""
+        """Whether the start is LATEST, and not a start at an age."""
         return self.type is PositionType.LATEST and not self.ago_ms
 
     @classmethod
     def after(cls, position: SequenceNumber) -> StartingPosition:
-        """Return the start after `position`.
+        """Return the start after `position`: AFTER_SEQUENCE_NUMBER if a whole record was processed.
 
-        - After a whole record it is AFTER_SEQUENCE_NUMBER.
-        - Inside an aggregate it is AT_SEQUENCE_NUMBER, with the sub-records to skip.
+        Inside an aggregate it is AT_SEQUENCE_NUMBER, with the sub-records to skip.
         """
         if position.is_inside_aggregate:
             return cls(PositionType.AT_SEQUENCE_NUMBER, position.sequence, skip_through=position)

@@ -105,10 +105,7 @@ class RecordBatch(Generic[V_co]):
             )
 
     def has_all(self, count: int) -> bool:
-        """Return whether every column of the batch has `count` items. User code may have changed a column that is a list.
-
-        Columns that were not built yet are not checked.
-        """
+        """Return whether every column that was built has `count` items. User code may have changed a column that is a list."""
         columns = self.__dict__.get("columns", self.records)
         made = [self.records, self.decoded, self.event_times, self.watermarks]
         if isinstance(columns, RecordColumns):
@@ -137,9 +134,7 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def watermark(self) -> int | None:
-        """The shard's watermark after this batch (epoch ms). None if the batch has no record, or if the consumer has not set watermarks
-        yet.
-        """
+        """The shard's watermark after this batch (epoch ms), or None if the batch has no record or the consumer has not set watermarks."""
         return self.watermarks[-1] if self.watermarks else None
 
     @cached_property
@@ -159,7 +154,7 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def explicit_hash_keys(self) -> Sequence[str | None]:
-        """Column: explicit hash keys. Only sub-records of aggregates have one."""
+        """Column: explicit hash keys, None for a record outside an aggregate."""
         return self.columns.explicit_hash_keys
 
     @property
@@ -263,7 +258,7 @@ class RecordBatch(Generic[V_co]):
 
 
 def _placed_in(left_out: Sequence[P], start: int, stop: int) -> tuple[P, ...]:
-    """Return the entries of `left_out` (poisoned or skipped records) whose place in the batch is from `start` up to, not including, `stop`.
+    """Return the entries of `left_out` (poisoned or skipped records) whose `index` is from `start` up to, not including, `stop`.
 
     In the result, `index` counts from the beginning of the slice.
     """
@@ -278,12 +273,12 @@ def _proportion(whole: int, start: int, stop: int, length: int) -> int:
 
 
 def millis_behind_at(millis_behind_latest: int | None, read_ms: int, done_ms: int) -> int | None:
-    """Return how far a reader is behind the tip (ms) at a record that arrived at `done_ms`, or None if that is unknown.
+    """Return how far a reader is behind the tip (ms) at a record that arrived at `done_ms`. Return None if that is unknown.
 
     - `millis_behind_latest`: how far the read was behind the tip (ms).
     - `read_ms`: when the last record of the read arrived.
 
-    0 becomes None: it would mean that no record follows, but more records of the read do.
+    The result is None instead of 0, because more records of the read follow.
     """
     return None if millis_behind_latest is None else millis_behind_latest + max(0, read_ms - done_ms) or None
 

@@ -245,7 +245,7 @@ def _look_at_clock(failures: weakref.ref[Failures]) -> None:
 def suspended_seconds(late: float) -> float:
     """Return for how long the process was suspended (seconds), or 0 if it was not.
 
-    `late`: by how much a pause has ended too late (seconds).
+    `late`: the seconds by which a pause has ended too late.
     """
     return late if late > _SUSPENDED_SECONDS else 0.0
 
@@ -280,10 +280,7 @@ class OutageLog:
     def on_failure(
         self, call: object, service: str, error: object, lasted: float, left: float, decided_by: str
     ) -> None:
-        """Note that a call has failed for `lasted` seconds and is retried for at most `left` more. Must be called in the call's event loop.
-
-        `decided_by`: the key of the property that limits the retries.
-        """
+        """Note that a call has failed for `lasted` seconds and is retried for at most `left` more. Call this in the call's event loop."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         with self._lock:

@@ -83,15 +83,15 @@ def text_of(value: object) -> str:
 
 
 def writable(text: str) -> str:
-    """Return the text with an escape in place of each lone surrogate, so that it can be encoded as UTF-8.
+    """Return the text with each lone surrogate replaced by an escape, because UTF-8 cannot encode it.
 
-    Python's `json` may decode such characters from a payload, and user code may put them into the message of an error.
+    Python's `json` may decode such characters from a payload, and errors of user code may show them.
     """
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def repr_of(value: object, most: int | None = 100) -> str:
-    """Return the value's `repr`, even if its `__repr__` fails. It is cut to `most` characters; None is no limit."""
+    """Return the value's `repr`, even if its `__repr__` fails. It is cut to `most` characters, or not at all if `most` is None."""
     try:
         return writable(repr(value))[:most]
     except Exception as failure:

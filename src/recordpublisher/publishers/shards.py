@@ -53,8 +53,8 @@ class Shard:
     - `stream_arn`: the stream's ARN if it is known.
     - `parents`: the ids of the shards that were split or merged into this one.
     - `closed`: whether it accepts no more records. A closed shard is still read to its end.
-    - `starting_sequence_number`: the number that Kinesis lists as the shard's beginning. All its records have greater numbers.
-    - `is_unlisted`: whether the stream no longer lists the shard. Then its publisher reads it from somewhere else, such as an archive.
+    - `starting_sequence_number`: where the shard begins, as Kinesis lists it. All records have greater numbers.
+    - `is_unlisted`: whether the stream no longer lists the shard. Its publisher then reads it from somewhere else.
     """
 
     stream: str

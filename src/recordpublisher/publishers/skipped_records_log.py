@@ -55,7 +55,7 @@ class SkippedRecordsLog:
         - `record`: the name of the record, for the log line.
         - `reason`: why it was skipped.
         - `error`: the error that user code raised.
-        - `shard`, `sequence_number`: the `Shard.key` and the number of the record, for the fields of the log line.
+        - `shard`: the `Shard.key` of the record.
         - `how`: the words before the record's name in the log line.
         - `kind`: the class of the error, by default that of `error`.
         """
@@ -97,7 +97,7 @@ class SkippedRecordsLog:
 
 @dataclass(slots=True)
 class _Kind:
-    """What was logged about one class of errors."""
+    """The state of the log lines about one class of errors."""
 
     next_at: float = float("-inf")
     """When the next line may be written (seconds of the monotonic clock)."""

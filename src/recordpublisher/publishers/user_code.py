@@ -603,9 +603,7 @@ def _is_in(module: types.ModuleType | None, file: str) -> bool:
 
 
 def slow_calls(plugin: object) -> list[str]:
-    """Return a sentence for each method of a plugin with a call that has not returned for `SLOW_SECONDS`. Only its oldest call is
-    described.
-    """
+    """Return a sentence for each method of a plugin of which a call has not returned for `SLOW_SECONDS`. It is about the oldest call."""
     oldest = {call.method: call for call in reversed(list(_RUNNING)) if call.plugin is plugin and call.is_slow}
     return [words for call in oldest.values() if (words := call.describe())]
 

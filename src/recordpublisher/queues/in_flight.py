@@ -140,19 +140,13 @@ class InFlight:
             self._wake.set()
 
     def expect_reports(self, numbers: Iterable[str]) -> None:
-        """Note that a sink gets these parts, and will report each one when it is finished. It may do so even after the end of the run.
-
-        `numbers`: the sequence number of the record, once for each part.
-        """
+        """Note that a sink gets these parts, and will report each one when it is finished, even after the end of the run."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink += 1
 
     def cancel_reports(self, numbers: Iterable[str]) -> None:
-        """Note that the write of these parts has failed, so the sink will not report them.
-
-        `numbers`: the sequence number of the record, once for each part.
-        """
+        """Note that the write of the records with these numbers has failed, so the sink will not report them."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink = max(0, delivery.with_sink - 1)
@@ -171,9 +165,7 @@ class InFlight:
     def give_up(self, numbers: Sequence[str]) -> None:
         """Note that this process will not handle these parts of records.
 
-        When all other parts of the record are finished, the record is released, so that another process can receive it.
-
-        `numbers`: the sequence number of the record, once for each part.
+        When all other parts of such a record are finished, it is released, so that another process can receive it.
         """
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:

@@ -294,7 +294,7 @@ class QueueJob:
         return reason, hung
 
     async def _end(self, cancelled: Collection[asyncio.Task[None]]) -> None:
-        """Wait until cancelled tasks have ended, but at most `flink.job.drain.timeout`. A source may catch its cancellation and go on."""
+        """Wait until cancelled tasks have ended, but at most `flink.job.drain.timeout`. A source may catch its cancellation."""
         seconds = self._settings.drain_ms / 1000
         for hung in await end_or_leave(cancelled, seconds):
             log.error(

@@ -18,10 +18,7 @@ log = logging.getLogger("recordpublisher.alarm")
 
 
 class QueueAlarms:
-    """Raises an alarm if a call of the sink does not return, if a receiver's records wait to be written, or if its calls fail.
-
-    `interval_ms`: after this time the alarm is raised (ms). A negative number means no alarms.
-    """
+    """Raises an alarm if a call of the sink does not return, if a receiver's records wait to be written, or if its calls fail."""
 
     def __init__(
         self, receivers: Receivers, sink: Sink, clock: Clock, interval_ms: int, listener: AlarmListener | None

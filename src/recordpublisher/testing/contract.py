@@ -157,10 +157,7 @@ class _BlockedLoop:
     """
 
     CHECKS = 10
-    """The loop counts as blocked if no timer has run during this number of checks.
-
-    Checks are counted instead of seconds, because no check is made while the system has stopped the process.
-    """
+    """The loop counts as blocked if no timer has run during this number of checks. No check is made while the process is suspended."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -380,10 +380,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_it_reads_everything_whatever_it_hears_of_lost_records(self, case: PublisherCase) -> None:
-        """Check that the publisher reads all records, whichever time of an earlier read it gets by `set_seen`.
-
-        No record of the case is lost, so the publisher must not report a loss.
-        """
+        """Check that the publisher reads all records, whichever time of an earlier read it gets by `set_seen`."""
         publisher, consumer = await case.publisher(), RecordingConsumer()
         publisher.set_seen(None)
         publisher.set_seen(int(time.time() * 1000))
@@ -435,10 +432,7 @@ async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> No
 
 
 async def _watch(running: asyncio.Task[Any], watched: _WatchedConsumer, seconds: float | None = None) -> None:
-    """Wait until a run has ended. `seconds`: the time limit of a run that was cancelled, or None.
-
-    Raises: AssertionError if the publisher breaks a rule, or if the time is over.
-    """
+    """Wait until a run has ended. Raises: AssertionError if the publisher breaks a rule, or if the run takes longer than `seconds`."""
     try:
         await asyncio.wait([running, watched.fault], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not watched.fault.done() and not running.done():

@@ -215,9 +215,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_shards_may_come_and_go(self, case: SinkCase) -> None:
-        """Check that the sink goes on when a group gives one of its shards to another worker. Flushed records stay, and the records of
-        other shards are written.
-        """
+        """Check that flushed records stay when a group gives their shard to another worker. Other shards must still be written."""
         sink = await _opened(case)
         sink.assigned(["orders/a", "orders/b"])
         await sink.write(case.batch("a", 1))
@@ -407,7 +405,7 @@ def _ended(*lives: str) -> Callable[[str], bool]:
 class CommittingSinkContract(SinkContract):
     """The tests of a sink that commits (`CommittingSink`), in addition to those of any sink.
 
-    In these docstrings, an entry is the stored document with the positions of a worker. It names the staged items that are committed.
+    An entry is the stored document that has the positions of a worker, and names the committed items.
     """
 
     @on_case

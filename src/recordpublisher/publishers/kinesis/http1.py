@@ -103,13 +103,13 @@ class Http1ConnectionPool:
     ) -> tuple[ResponseHead, BodyReader]:
         """Send a request and read the response.
 
-        `may_repeat`: whether the request changes nothing, so that it may be sent twice. If the server had already closed an idle
-        connection, such a request is sent again over a new connection.
+        `may_repeat`: whether the request may be sent twice, because it changes nothing. It is then sent again if the server had already
+        closed the idle connection.
 
         Raises:
 
         - ConnectionClosedError if the connection is lost before the response is complete.
-        - EndpointConnectionError, or a subclass, if no connection can be opened.
+        - EndpointConnectionError if no connection can be opened.
         - MalformedResponseError if the response is not valid HTTP, and the errors of the reader.
         """
         # 1. Use an idle connection.

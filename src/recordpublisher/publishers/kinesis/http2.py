@@ -58,7 +58,7 @@ class Http2Sender:
         Raises:
 
         - ConfigurationError if the SDK would use a proxy, or if the server does not support HTTP/2.
-        - StreamLostError if the connection, or the HTTP/2 stream on it, is lost before the headers arrive.
+        - StreamLostError if the connection or the HTTP/2 stream is lost.
         - OSError if no connection can be opened, TimeoutError if that takes too long.
         """
         url = urlsplit(request.url)
@@ -305,7 +305,7 @@ class Http2Connection(asyncio.Protocol):
                 self._h2.acknowledge_received_data(length, stream_id)
 
     def reset(self, stream_id: int) -> None:
-        """Cancel the stream `stream_id`, because nobody reads it any longer."""
+        """Cancel the stream `stream_id`, because its reader has closed it."""
         if self._streams.pop(stream_id, None) is not None:
             with self._protocol():
                 self._h2.reset_stream(stream_id, error_code=8)  # CANCEL

@@ -18,8 +18,8 @@ class ReadResponse(msgspec.Struct, frozen=True):
     """One GetRecords response, or one event of SubscribeToShard.
 
     - `records`: records of Kinesis. Aggregates are not expanded yet.
-    - `next_iterator` (polling), `continuation` (enhanced fan-out): where the next read continues; None at the end of the shard.
-    - `child_shards`: the shards that follow, at the end of the shard.
+    - `next_iterator` (polling), `continuation` (enhanced fan-out): where the next read starts. None at the end of the shard, where
+      `child_shards` has the shards that follow.
     - `millis_behind_latest`: how far the read is behind the shard's tip (ms).
     - `wire_bytes`: the size of the body in bytes.
     """
@@ -48,7 +48,7 @@ class Subscription(Protocol):
     def __aiter__(self) -> AsyncIterator[ReadResponse]:
         """Yield events in order. The iterator ends without an error when the subscription expires.
 
-        Raises: the errors of `errors.py`, also for an error that the service sends as an event.
+        Raises: the errors of `errors.py`. An error that the service sends as an event is raised as well.
         """
 
     async def close(self) -> None:

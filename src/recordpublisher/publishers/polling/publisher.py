@@ -229,7 +229,7 @@ MOST_CARRIED_STATES = 10_000
 
 
 class CarriedReaderState(msgspec.Struct, frozen=True):
-    """The state that a publisher of a shard leaves. The next publisher of the shard begins with it.
+    """The state that a publisher of a shard leaves for the next publisher of the shard.
 
     - `iterator`: an iterator that is valid at `position`, or None.
     - `since`: when the iterator was requested.
@@ -318,8 +318,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
     async def _pin_latest(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:
         """Return the current time of the service's clock as the start instead of LATEST. Return any other start unchanged.
 
-        Each new iterator at LATEST would skip the records that have arrived before it. A job replaces LATEST itself, but other users of the
-        factory do not.
+        Each new iterator at LATEST would skip the records before it. Only callers without a job need this: a job replaces LATEST itself.
         """
         if position.type is not PositionType.LATEST:
             return position

@@ -355,7 +355,7 @@ class PropertyValues(Protocol):
         """Return whether the property was given."""
 
     def merged(self, mapping: Mapping[str, object]) -> Self:
-        """Return these properties together with those of `mapping`. A property that both set has the value of `mapping`."""
+        """Return these properties together with those of `mapping`, which take precedence."""
 
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-]*\[?")
@@ -366,7 +366,7 @@ _declared: dict[str, Property[Any]] = {}
 def declare(declared: Property[T]) -> Property[T]:
     """Register a property of this library or of a plugin.
 
-    Raises: ConfigurationError if the key has other characters than letters, digits, dots and hyphens, or if another property has this key.
+    Raises: ConfigurationError if the key has characters other than letters, digits, dots and hyphens, or if another property has it.
     """
     for key in (declared.key, *declared.aliases):
         if not isinstance(key, str) or not _KEY.fullmatch(key):

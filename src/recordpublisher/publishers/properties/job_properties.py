@@ -77,7 +77,7 @@ LEASE_DURATION = DISCOVERY_AND_STATE.integer(
     bare_from=1_000,
 )
 ACCEPTS_LOSS = {"FAIL": False, "CONTINUE": True}
-"""For each value of `flink.state.dataloss`: whether a job goes on without records that passed retention before it read them."""
+"""For each value of `flink.state.dataloss`: whether a job continues without records that passed retention unread."""
 ON_DATA_LOSS = DISCOVERY_AND_STATE.choice(
     "flink.state.dataloss",
     "When records passed retention unread: FAIL and name the gap, or CONTINUE and count it.",

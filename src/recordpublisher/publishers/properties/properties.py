@@ -91,7 +91,7 @@ _PREFIXES = ("flink", "aws")
 _MISSPELT = 0.8
 """Above this similarity (difflib, 0 to 1) to a known key, a key counts as misspelt.
 
-`flink.sink.path` and `flink.sink.jsonl.path` have 0.83. `team`, which is no misspelt key, and the `stream` of `flink.spark.stream` have
+`flink.sink.path` and `flink.sink.jsonl.path` have 0.83. The key `team` of another program and the `stream` of `flink.spark.stream` have
 0.8.
 """
 _MOST_MISSING = 2
@@ -120,8 +120,8 @@ class Properties(Mapping[str, str]):
     Keyword arguments are also properties, by a key without prefix: `Properties(region="eu-west-1", start="LATEST")`; see `Settings`. A
     keyword argument takes precedence over the same property of the mapping.
 
-    A duration in a keyword argument is a text with a unit (`"10s"`), a timedelta, or a number of seconds below 1000. If the keyword ends in
-    `millis`, a number has the unit of the property. In the mapping that is always so.
+    A duration in a keyword argument is a text with a unit (`"10s"`), a timedelta, or a number of seconds below 1000. In the mapping, and if
+    the keyword ends in `millis`, a number has the unit of the property.
 
     Raises: ConfigurationError if `mapping` is not a mapping, if a keyword argument is unknown, or if two keyword arguments contradict each
     other.
@@ -206,10 +206,7 @@ class Properties(Mapping[str, str]):
         return {key[len(prefix) :]: value for key, value in self._values.items() if key.startswith(prefix)}
 
     def merged(self, mapping: Mapping[str, object]) -> Properties:
-        """Return these properties together with those of `mapping`. A property that both set has the value of `mapping`.
-
-        That is also so if the two use different aliases of its key.
-        """
+        """Return these properties together with those of `mapping`, which take precedence. That is so even for two aliases of a key."""
         return Properties({**_without(mapping, self._given), **mapping})
 
     def check(self, is_checked: Callable[[str], bool] = lambda key: True) -> None:
@@ -366,9 +363,9 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def property_of_keyword(keyword: str, value: object) -> Property[Any]:
-    """Return the property that a keyword argument sets. `value` is shown in the message of an error.
+    """Return the property that a keyword argument sets.
 
-    Raises: ConfigurationError if there is none. The message suggests the nearest keyword.
+    Raises: ConfigurationError if there is none. The message shows `value`, and suggests the nearest keyword.
     """
     known = properties_by_keyword()
     if keyword not in known:

@@ -17,16 +17,13 @@ TIME_FORMS = "2026-11-22T06:00:00Z, or with another zone, or epoch seconds"
 MAX_MS = 253_402_300_799_999
 """The end of the year 9999 (epoch ms). Microseconds since 1978, nanoseconds and sequence numbers are greater numbers."""
 _MILLIS_FROM = 1e11
-"""A number from here on is in milliseconds, and a smaller one in seconds.
-
-As seconds it is after the year 5000, and as milliseconds before 1974, so no usual time is taken for one of the other unit.
-"""
+"""Numbers from here on are milliseconds, and smaller ones seconds. In seconds it is after the year 5000, in milliseconds before 1974."""
 _NANOS_FROM, _SEQUENCE_NUMBERS_FROM = 1e17, 1e20
 _NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
 
 
 def epoch_ms(given: str) -> int:
-    """Return a time as epoch ms. A number may be in seconds or milliseconds.
+    """Return a time as epoch ms.
 
     Raises: ValueError or OverflowError if it is neither a number nor a time with a zone, or if it is not from 1970 to 9999.
     """

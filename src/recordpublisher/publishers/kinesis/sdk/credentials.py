@@ -51,10 +51,7 @@ def session_with_credentials(properties: Properties, region: str, role: str | No
 
 
 def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
-    """Return a function that renews the credentials of `session`, as `retry_with_new_token` needs it.
-
-    Make a new one when a call begins: it does not renew keys that were renewed after that.
-    """
+    """Return a function that renews the credentials of `session`, for `retry_with_new_token`. Make a new one when each call begins."""
     began = time.monotonic()
 
     async def renew() -> bool:

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 _UNLIMITED = 0
 FAST_APIS = ("GetRecords", "PutRecords", "GetShardIterator")
-"""The calls that are sent without the SDK, because they are frequent or because a thousand shards make them at once.
+"""The calls that are sent without the SDK, because they are frequent, or because a thousand shards make them at once.
 
-The first call for each stream still uses the SDK.
+Only the first call for a stream uses the SDK.
 """
 
 
@@ -194,7 +194,7 @@ class SdkTransport:
             )
 
     async def _frozen_credentials(self) -> Any | None:
-        """Return the keys to sign a call with, or None if there are none. Each call asks the SDK, so that it renews them as usual."""
+        """Return the keys to sign a call with, or None. Each call asks the SDK for them, so that the SDK renews them as usual."""
         credentials = await self._session.get_credentials()
         return None if credentials is None else await credentials.get_frozen_credentials()
 
