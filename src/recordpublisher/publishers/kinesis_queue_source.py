@@ -1,7 +1,6 @@
-"""KinesisQueue reads a queue of Kinesis: it finds or creates the queue, receives records, and acknowledges them. It also has the checks
-of `doctor`.
+"""KinesisQueue reads a queue of Kinesis: it finds or creates the queue, receives records, and acknowledges them.
 
-Below it is `QueueClient`, which makes the calls.
+It also has the checks of `recordpublisher doctor`. `QueueClient` makes the calls.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ from .shards import HashRange, Shard, arn_of, region_of_arn
 
 ACTIVE_TIMEOUT_SECONDS = 300.0
 WORTH_A_RETRY = {"ThrottlingException", "InternalFailureException"}
-"""The error codes of single records for which a retry may help. With any other code the record is gone, or another process has received
-it again.
+"""The error codes of single records for which a retry may help.
+
+Any other code means that the record no longer exists, or that another process has received it.
 """
 MOST_TRIES = 5
 MOST_CALLS = 16
-"""The most calls that acknowledge or release records at the same time. They are limited because one commit may finish thousands of records.
-"""
+"""The most calls at a time that acknowledge or release records. Without a limit, one commit could start hundreds of calls."""
 MOST_ENTRIES = 10
 """The most records of one receive, and of one acknowledgement (API reference)."""
 _NAME = re.compile(r"[a-zA-Z0-9_.-]{1,128}")
@@ -59,14 +58,14 @@ _NAME_WORDS = "1 to 128 of the characters a-z A-Z 0-9 _ . -, or the queue's ARN"
 
 
 class KinesisQueue(QueueSource):
-    """Receives from a job's queue, and owns the client.
+    """Receives from a job's queue. Owns the client that makes the calls.
 
     Raises: ConfigurationError if a property is invalid.
     """
 
     full_receive = MOST_ENTRIES
     full_bytes = 5 * 2**20
-    """Half of the largest response, because a response never has ten records if the records are large."""
+    """A response of this size (bytes) counts as full: half of the largest response. Ten large records never fit into one response."""
 
     def __init__(
         self, properties: Mapping[str, object], *, client: QueueClient | None = None, clock: Clock | None = None
@@ -83,16 +82,16 @@ class KinesisQueue(QueueSource):
         self._arn: str | None = None
         self._finding = asyncio.Lock()
         self._metrics = ShardMetrics()
-        """The metrics of the last receiver. They also count the retries of calls that do not receive."""
+        """The metrics of the receiver that received last. They also count the retries of the other calls."""
         # A queue has no shards, so sub-records of any hash key are kept. The job counts the records, so these metrics are not reported.
         self._deaggregator = Deaggregator(Shard("queue", "queue", hash_range=HashRange()), ShardMetrics())
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """Check the properties of a queue: it has a name, and it belongs to a single stream.
+        """Check the properties of a queue.
 
-        Raises: ConfigurationError if the name, the number of streams, the region, the longest wait of a receive or the start time is
-        invalid.
+        Raises: ConfigurationError if one of these is invalid: the queue's name, its region, the number of streams (a queue belongs to one),
+        the longest wait of a receive, the start time.
         """
         name = properties.value(QUEUE_NAME)
         if name is None or not (_NAME.fullmatch(name) or _ARN.fullmatch(name)):
@@ -114,7 +113,7 @@ class KinesisQueue(QueueSource):
         initial_position(properties)
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Create the queue if the property says EAGER.
+        """Find or create the queue, if `flink.queue.create` is EAGER.
 
         Raises: ConfigurationError if the queue does not exist and may not be created, KinesisError if a call fails.
         """
@@ -127,7 +126,7 @@ class KinesisQueue(QueueSource):
         await self.queue_arn()
 
     async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
-        """Receive at most ten records. An aggregate is replaced by all its sub-records."""
+        """Receive at most ten records. An aggregate counts as one of them, and is replaced by all its sub-records."""
         self._metrics = metrics
         received = await call_with_retries(self._receive_once, self._retries, on_retry=metrics.count_retry)
         handles = {each.record_id: each.handle for each in received}
@@ -151,19 +150,22 @@ class KinesisQueue(QueueSource):
         ]
 
     async def acknowledge(self, records: Sequence[UserRecord]) -> set[str]:
-        """Acknowledge records, ten in a call. Retry records whose error may be temporary. Return the numbers of the records that failed."""
+        """Acknowledge records, ten in a call. Records whose error may be temporary are retried.
+
+        Return the sequence numbers of the records that failed.
+        """
         return await self._settle("AcknowledgeQueueRecords", records)
 
     async def prolong(self, records: Sequence[UserRecord]) -> set[str]:
-        """Start the visibility timeout of these records again. Return the numbers of the records that failed."""
+        """Start the visibility timeout of these records again. Return the sequence numbers of the records that failed."""
         return await self._settle("UpdateQueueRecordsVisibility", records, self._visibility)
 
     async def release(self, records: Sequence[UserRecord]) -> set[str]:
-        """Make these records visible to others at once. Return the numbers of the records that failed."""
+        """Make these records visible to other receivers at once. Return the sequence numbers of the records that failed."""
         return await self._settle("UpdateQueueRecordsVisibility", records, 0)
 
     async def queue_arn(self) -> str:
-        """Return the queue's ARN. Find the queue or create it first, if that was not done yet.
+        """Return the queue's ARN. The first call finds the queue, or creates it.
 
         Raises: ConfigurationError if the queue does not exist and may not be created, KinesisError if a call fails.
         """
@@ -173,12 +175,13 @@ class KinesisQueue(QueueSource):
             return self._arn
 
     async def endpoint_url(self) -> str | None:
-        """Return the endpoint that is set. Without one return None, because each queue then has a host of its own."""
+        """Return the endpoint of the properties. Return None if it is not set, because each queue then has a host of its own."""
         return endpoint_of(self._properties)
 
     def checks(self, stream: str) -> Checks:
-        """Return checks of the clock, and whether the queue can be found, with its status. No check receives records, because the job would
-        then not get them.
+        """Return two checks for `recordpublisher doctor`: whether the queue exists, with its status, and whether the clock is right.
+
+        Neither check receives records, because the job would then not get them.
         """
 
         async def listed() -> str:
@@ -206,7 +209,7 @@ class KinesisQueue(QueueSource):
     # --- receive and acknowledge ---
 
     async def _receive_once(self) -> list[ReceivedRecord]:
-        """Make one call that receives. If this is cancelled, wait for the response, and make its records visible again."""
+        """Make one call that receives. If it is cancelled, wait for its response, and make the records in it visible again."""
         # If the call were interrupted, its records would be hidden from all receivers until their visibility timeout is over.
         call = self.client().receive(await self.queue_arn(), self._wait_seconds, self._visibility)
         receiving = asyncio.ensure_future(call)
@@ -218,7 +221,7 @@ class KinesisQueue(QueueSource):
             raise
 
     async def _expand(self, received: Sequence[ReceivedRecord]) -> list[UserRecord]:
-        """Return the received records. An aggregate is replaced by its sub-records, and one without sub-records is skipped."""
+        """Return the received records. Each aggregate is replaced by its sub-records; one without sub-records is left out."""
         records = [UserRecord(each.data, each.record_id, each.arrival, each.partition_key) for each in received]
         parts = self._deaggregator.batches(
             ReadResponse(records, 1, next_iterator=""), None, StartingPosition.trim_horizon()
@@ -226,26 +229,27 @@ class KinesisQueue(QueueSource):
         return [record async for part in parts for record in part.records]
 
     async def _acknowledge_empty(self, handles: Mapping[str, str], passed_on: set[str]) -> None:
-        """Acknowledge aggregates of which no record was passed on, because no caller can acknowledge them.
+        """Acknowledge the received aggregates without sub-records. The job does not get them, so it cannot acknowledge them.
 
-        `handles`: the handle of each received record, by its number. `passed_on`: the numbers of records that were passed on.
+        `handles`: the handle of each received record, by its sequence number. `passed_on`: the sequence numbers that the job gets.
         """
         if empty := [handle for number, handle in handles.items() if number not in passed_on]:
             with suppress(TransientError):  # If this fails, they are delivered again, and acknowledged then.
                 await self.client().settle("AcknowledgeQueueRecords", await self.queue_arn(), empty)
 
     async def _make_visible(self, handles: Iterable[str]) -> None:
-        """Let others receive records that this process will not handle. If the call fails, the records become visible when their visibility
-        timeout is over.
+        """Let others receive records that this process will not handle.
+
+        If the call fails, nothing is raised: the records become visible when their visibility timeout is over.
         """
         if left := list(handles):
             with suppress(KinesisError):
                 await self.client().settle("UpdateQueueRecordsVisibility", await self.queue_arn(), left, 0)
 
     async def _settle(self, api: str, records: Sequence[UserRecord], visibility: int | None = None) -> set[str]:
-        """Make calls of `api` for these records. Return the numbers of the records that failed.
+        """Make calls of `api` for these records. Return the sequence numbers of the records that failed.
 
-        Raises: RetriesExhaustedError if every call fails after its retries, KinesisError if a call fails for another reason.
+        Raises: RetriesExhaustedError if every call fails after its retries; KinesisError if a call fails for another reason.
         """
         numbers = {record.handle: record.sequence_number for record in records if isinstance(record, QueuedRecord)}
         handles, limit = list(numbers), asyncio.Semaphore(MOST_CALLS)
@@ -265,9 +269,9 @@ class KinesisQueue(QueueSource):
         return {numbers[handle] for part in failed for handle in part}
 
     async def _settle_ten(self, api: str, left: list[str], visibility: int | None) -> set[str]:
-        """Make a call of `api` for at most ten receipts (`left`), and return the receipts that failed.
+        """Make a call of `api` for at most ten receipt handles (`left`). Return the handles that failed.
 
-        The call is repeated for receipts whose error may be temporary.
+        The call is repeated for the handles whose error may be temporary.
 
         Raises: RetriesExhaustedError or KinesisError if the call itself fails.
         """
@@ -283,7 +287,7 @@ class KinesisQueue(QueueSource):
         return failed
 
     def _count_retry(self, error: TransientError) -> None:
-        """Count a retry of a call other than a receive. `last_failure` is not set, because that field is only for reads."""
+        """Count a retry of a call other than a receive. The metric `last_failure` is not set, because it is only for reads."""
         self._metrics.add("retries")
         self._metrics.add("throttles", isinstance(error, ThrottledError))
 
@@ -309,7 +313,9 @@ class KinesisQueue(QueueSource):
         return next((queue for queue in queues if queue.name == name), None)
 
     async def _find_or_create(self) -> str:
-        """Return the ARN of the queue, as soon as it is ACTIVE. Create the queue if it does not exist and may be created."""
+        """Return the ARN of the queue when the queue is no longer CREATING. Create it if it does not exist and `flink.queue.create` allows
+        that.
+        """
         policy = DESCRIBE_STREAM_RETRIES.policy(self._properties)
         queue = await call_with_retries(lambda: self._find(self._stream()), policy)
         if queue is None:
@@ -345,7 +351,7 @@ class KinesisQueue(QueueSource):
 
 
 def _start_of(properties: Properties, now_ms: int) -> dict[str, Any]:
-    """Return the StartingPosition of a new queue. Raises: ConfigurationError if the start time cannot be read."""
+    """Return the parameter StartingPosition of a new queue. Raises: ConfigurationError if the start time cannot be read."""
     at = initial_position(properties)
     if at.ago_ms:
         at = StartingPosition.at_timestamp(now_ms - at.ago_ms)
@@ -354,7 +360,7 @@ def _start_of(properties: Properties, now_ms: int) -> dict[str, Any]:
 
 
 class QueuedRecord(UserRecord):
-    """A record, or a sub-record of one, with the handle of its receipt, which acknowledges it."""
+    """A received record, or a sub-record of one. The receipt `handle` acknowledges it."""
 
     handle: str = ""
 
@@ -363,7 +369,7 @@ class QueuedRecord(UserRecord):
 
 
 class QueueClient(KinesisClient):
-    """Makes the calls about the queues of one stream. A queue is named by its ARN.
+    """Makes the calls about the queues of one stream. Each call gets the ARN of its queue.
 
     If the stream is given by its ARN, the calls use the ARN's region and role. No call is retried here.
     """
@@ -375,13 +381,13 @@ class QueueClient(KinesisClient):
 
     @property
     def last_response_ms(self) -> int | None:
-        """The service's clock at its last response, in whole seconds (epoch ms)."""
+        """The time of the service's clock at its last response (epoch ms, whole seconds), or None if it is not known."""
         return None if self._last_response is None else server_time_ms_or_none(self._last_response)
 
     async def create_queue(
         self, name: str, stream_arn: str, start: dict[str, Any], visibility_seconds: int
     ) -> QueueDescription:
-        """Create a queue with the StartingPosition `start`. The queue is CREATING for some seconds."""
+        """Create a queue that begins at the StartingPosition `start`. The queue is CREATING for some seconds."""
         return await self._call_for_description(
             "CreateQueue",
             QueueName=name,
@@ -413,9 +419,9 @@ class QueueClient(KinesisClient):
     async def receive(
         self, arn: str, wait_seconds: int, visibility_seconds: int, *, are_dead: bool = False
     ) -> list[ReceivedRecord]:
-        """Receive at most ten records, or dead letters if `are_dead`, and hide them from others.
+        """Receive at most ten records, and hide them from others for `visibility_seconds`. Return [] if none came within `wait_seconds`.
 
-        Return [] if none became visible in time.
+        `are_dead`: receive dead letters instead of records.
         """
         api = "ReceiveDeadLetterQueueRecords" if are_dead else "ReceiveQueueRecords"
         response = await self._call_queue(
@@ -431,8 +437,7 @@ class QueueClient(KinesisClient):
     async def settle(
         self, api: str, arn: str, handles: Sequence[str], visibility_seconds: int | None = None
     ) -> dict[str, str]:
-        """Make calls of `api` for records: acknowledge them, or change their visibility. Return the error code of each handle that
-        failed.
+        """Make calls of `api` for records: acknowledge them, or change their visibility. Return an error code for each handle that failed.
 
         Each call has at most ten records. The calls run at the same time.
 
@@ -487,7 +492,7 @@ class ReceivedRecord(
         "partition_key": "PartitionKey",
     },
 ):
-    """A received record, and the handle of this receipt, which acknowledges it.
+    """A received record. The receipt `handle` acknowledges it.
 
     - `arrival`: epoch seconds.
     - `receives`: how often the record was received, from 1.

@@ -1,4 +1,4 @@
-"""The fields of log lines: fields of the task that logs, of a stream or shard, and of a trace."""
+"""The fields of log lines: those of the task that logs, those of a stream or shard, and those of a trace."""
 
 import logging
 import sys
@@ -15,7 +15,7 @@ _TRACE_IDS = "_recordpublisher_trace_ids"
 
 @contextmanager
 def log_fields(**fields: Any) -> Iterator[None]:
-    """Add fields to each line that this task logs in the `with` block, and to the lines of tasks that it starts there."""
+    """Add fields to each line that this task logs in the `with` block. Tasks that it starts there have the same fields."""
     token = _fields_of_task.set({**_fields_of_task.get(), **fields})
     try:
         yield
@@ -27,9 +27,9 @@ def log_fields(**fields: Any) -> Iterator[None]:
 
 @contextmanager
 def job_in_lines(name: str) -> Iterator[None]:
-    """Begin each line that this task logs in the `with` block, and each line of a task that it starts there, with the name of the job.
+    """Begin each line that this task logs in the `with` block with the name of the job. That includes lines of tasks that it starts there.
 
-    The lines of `recordpublisher run` have the name only as a field, because its process has one job. Without a name nothing changes.
+    An empty name changes nothing. In `recordpublisher run`, whose process has one job, the lines have the name only as a field.
     """
     if not name:
         yield
@@ -54,17 +54,17 @@ def _begin_with_job(record: LogRecord) -> bool:
 def log_extra(
     key: str, sequence_number: str | None = None, error: BaseException | None = None
 ) -> dict[str, dict[str, str]]:
-    """Return the argument `extra` of a log line about a stream or shard (`Shard.key`), for code outside the shard's reader.
+    """Return the argument `extra` of a log line about the stream or shard `key`. Tasks that read a shard need none: they have its fields.
 
     - `sequence_number`: the sequence number of the record that the line is about, or of the first one.
-    - `error`: an error whose trace ids are added, if `keep_trace_ids` has stored them.
+    - `error`: an error in which `keep_trace_ids` has stored trace ids. The line gets these ids.
     """
     fields = key_fields(key) | getattr(error, _TRACE_IDS, {})
     return {"fields": fields if sequence_number is None else {**fields, "sequenceNumber": sequence_number}}
 
 
 def trace_ids() -> dict[str, str]:
-    """Return the log fields with the trace id and span id of OpenTelemetry's current span; an empty dict without a span."""
+    """Return the log fields with the trace id and span id of OpenTelemetry's current span. Return an empty dict if there is no span."""
     # OpenTelemetry is not imported here: if there are spans, other code has imported it.
     trace = sys.modules.get("opentelemetry.trace")
     context = None if trace is None else trace.get_current_span().get_span_context()
@@ -86,5 +86,5 @@ def key_fields(key: str) -> dict[str, str]:
 
 
 def fields_of(record: LogRecord) -> dict[str, Any]:
-    """Return the fields of a log line. Called while the line is logged."""
+    """Return the fields of a log line. Call this while the line is logged."""
     return {**_fields_of_task.get(), **trace_ids(), **getattr(record, "fields", {})}

@@ -1,4 +1,4 @@
-"""Positions in a shard (SequenceNumber and StartingPosition), and the rule for the next position (P1, P2, F6)."""
+"""Positions in a shard (SequenceNumber and StartingPosition), and the rule for the next position."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ WHOLE_RECORD = -1
 class SequenceNumber:
     """A position in a shard: every record up to and including it was processed.
 
-    - `sequence`: the service's decimal number as text; other sources may use any text.
-    - `sub_sequence`: -1 if the whole record was processed, otherwise the last processed sub-record of a KPL aggregate.
-    - `continuation`: whether this is the ContinuationSequenceNumber of an event of enhanced fan-out. It is valid for SubscribeToShard only,
-      so polling never uses it.
+    - `sequence`: the service's decimal number as text. Sources other than Kinesis may use any text.
+    - `sub_sequence`: -1 if the whole record was processed. Otherwise the last processed sub-record of a KPL aggregate.
+    - `continuation`: whether this is the ContinuationSequenceNumber of an event of enhanced fan-out. Only SubscribeToShard accepts it, so
+      polling never uses it.
     """
 
     sequence: str
@@ -46,9 +46,10 @@ class PositionType(StrEnum):
 class StartingPosition:
     """Where a read starts: `type`, with `sequence_number` or `timestamp_ms` (epoch ms) if the type needs one.
 
-    - `skip_through`: the last sub-record that was processed, if a read starts again inside an aggregated record. The reader drops the
-      sub-records of that sequence number up to and including this one.
-    - `ago_ms`: how long before now a start at an age is (ms). Its type is LATEST, until `pinned_at` replaces it by a time.
+    - `skip_through`: the last processed sub-record, for a start inside a KPL aggregate. The reader drops the sub-records up to and
+      including this one.
+    - `ago_ms`: the age (ms) of a start at an age, such as 2 hours ago; otherwise 0. The type of such a start is LATEST, until `pinned_at`
+      replaces it by a time.
     """
 
     type: PositionType
@@ -59,12 +60,12 @@ class StartingPosition:
 
     @classmethod
     def trim_horizon(cls) -> StartingPosition:
-        """Return the start at the oldest record that is still retained."""
+        """Return the start at the oldest record that the shard still has."""
         return cls(PositionType.TRIM_HORIZON)
 
     @classmethod
     def latest(cls) -> StartingPosition:
-        """Return the start with the records that are written from now on. A job replaces it by a time at its first start."""
+        """Return the start at the records that are written from now on. At its first start a job replaces this by a time."""
         return cls(PositionType.LATEST)
 
     @classmethod
@@ -73,25 +74,29 @@ class StartingPosition:
         return cls(PositionType.AT_TIMESTAMP, timestamp_ms=timestamp_ms)
 
     def pinned_at(self, service_time_ms: int) -> Self:
-        """Return LATEST, or a start at an age, as a time of the service's clock. Return any other position unchanged."""
+        """Return a start at a time instead of LATEST, or instead of a start at an age. Return any other start unchanged.
+
+        `service_time_ms`: the time of the service's clock (epoch ms).
+        """
         return self.at_timestamp(max(0, service_time_ms - self.ago_ms)) if self.type is PositionType.LATEST else self
 
     def with_stored_start(self, start_ms: int) -> Self:
-        """Return LATEST, or a start at an age, as a start at the time `start_ms` (epoch ms). Return any other start unchanged.
+        """Return a start at the time `start_ms` instead of LATEST, or instead of a start at an age. Return any other start unchanged.
 
-        `start_ms` is the time that the job stored for it at its first start.
+        `start_ms`: the time that the job stored when it started for the first time (epoch ms).
         """
         return self.at_timestamp(start_ms) if self.type is PositionType.LATEST else self
 
     @property
     def is_tip(self) -> bool:
-        """Whether the start is LATEST itself, and not a start at an age."""
+        """Whether the start is LATEST, and not a start at an age."""
         return self.type is PositionType.LATEST and not self.ago_ms
 
     @classmethod
     def after(cls, position: SequenceNumber) -> StartingPosition:
-        """Return the start after `position`: AFTER_SEQUENCE_NUMBER, or, if the position is inside an aggregate, AT_SEQUENCE_NUMBER with the
-        sub-records to skip.
+        """Return the start after `position`: AFTER_SEQUENCE_NUMBER if a whole record was processed.
+
+        Inside an aggregate it is AT_SEQUENCE_NUMBER, with the sub-records to skip.
         """
         if position.is_inside_aggregate:
             return cls(PositionType.AT_SEQUENCE_NUMBER, position.sequence, skip_through=position)
@@ -99,5 +104,5 @@ class StartingPosition:
 
 
 def next_position(current: StartingPosition, returned: SequenceNumber | None) -> StartingPosition:
-    """Return the next position to read from: after the position that the consumer returned, or `current` if it returned None."""
+    """Return the position for the next read: after `returned`, which the consumer has returned, or `current` if that is None."""
     return current if returned is None else StartingPosition.after(returned)

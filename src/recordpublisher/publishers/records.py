@@ -39,12 +39,16 @@ class RecordBatch(Generic[V_co]):
     - `millis_behind_latest`: how far the read was behind the shard's tip (ms), or None if unknown. 0 means that there was no later record.
     - `read_position`: the position after the whole batch, or None if the read found nothing new.
     - `child_shards`: the child shards, if this batch is the last one of the shard.
-    - `after_gap`: whether records before the batch are lost, and the job has accepted that. The fetcher sets it after a `DataLossError`.
     - `raw_count`, `raw_bytes`: number and data bytes of the Kinesis records, before de-aggregation.
-    - `cut_arrival_ms`: when the next record arrived (epoch ms), if the run ends before that record; otherwise None. The consumer sets it.
 
-    The consumer adds `decoded` (None without a deserializer), `event_times` and `watermarks` (epoch ms, one for each record), and moves
-    records that cannot be deserialized to `poisoned`, or counts them in `skipped`.
+    The consumer of the job adds:
+
+    - `decoded`: the deserialized values, or None without a deserializer.
+    - `event_times`, `watermarks`: epoch ms, one for each record.
+    - `poisoned`, `skipped`: records that cannot be deserialized. They are no longer in `records`.
+    - `cut_arrival_ms`: when the next record arrived (epoch ms), if the run ends before that record; otherwise None.
+
+    The fetcher sets `after_gap` after a `DataLossError`: records before this batch are lost, and the job has accepted that.
     """
 
     shard: Shard
@@ -101,7 +105,7 @@ class RecordBatch(Generic[V_co]):
             )
 
     def has_all(self, count: int) -> bool:
-        """Return whether every column that was made has `count` items. Columns may be lists, which code of a user can change."""
+        """Return whether every column that was built has `count` items. User code may have changed a column that is a list."""
         columns = self.__dict__.get("columns", self.records)
         made = [self.records, self.decoded, self.event_times, self.watermarks]
         if isinstance(columns, RecordColumns):
@@ -130,7 +134,7 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def watermark(self) -> int | None:
-        """The shard's watermark after this batch (epoch ms), or None without records or before the consumer has set it."""
+        """The shard's watermark after this batch (epoch ms), or None if the batch has no record or the consumer has not set watermarks."""
         return self.watermarks[-1] if self.watermarks else None
 
     @cached_property
@@ -150,7 +154,7 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def explicit_hash_keys(self) -> Sequence[str | None]:
-        """Column: explicit hash keys, which only sub-records of aggregates have."""
+        """Column: explicit hash keys, None for a record outside an aggregate."""
         return self.columns.explicit_hash_keys
 
     @property
@@ -176,7 +180,7 @@ class RecordBatch(Generic[V_co]):
 
     @property
     def event_time_column(self) -> Sequence[int]:
-        """Column: event times, epoch ms; arrival times until the consumer has set event times."""
+        """Column: event times (epoch ms). Until the consumer has set them, the arrival times."""
         return self.arrival_millis if self.event_times is None else self.event_times
 
     def with_columns(
@@ -194,7 +198,7 @@ class RecordBatch(Generic[V_co]):
         return stamped
 
     def with_data(self, payloads: Sequence[bytes]) -> RecordBatch[V_co]:
-        """Return the same records with other payloads, whose total size becomes the batch's `raw_bytes`."""
+        """Return the same records with other payloads. The total size of the payloads becomes `raw_bytes`."""
         return replace(self, records=self.columns.with_data(payloads), raw_bytes=sum(map(len, payloads)))
 
     @property
@@ -203,9 +207,10 @@ class RecordBatch(Generic[V_co]):
         return self.raw_bytes + RECORD_OVERHEAD_BYTES * max(len(self.records) + len(self.poisoned), 1)
 
     def position_after(self, count: int) -> SequenceNumber | None:
-        """Return the position after the first `count` records.
+        """Return the position after the first `count` records: None for 0 records, `read_position` for all.
 
-        The position is inside an aggregate if the next record belongs to the same aggregate, even if that next record could not be used.
+        If the next record is of the same aggregate, the position is inside the aggregate. That next record may be a poisoned or skipped
+        one.
         """
         if count >= len(self.records):
             return self.read_position
@@ -228,8 +233,8 @@ class RecordBatch(Generic[V_co]):
     def slice(self, start: int, stop: int) -> RecordBatch[V_co]:
         """Return the records from `start` up to, not including, `stop`.
 
-        Only the last slice has the batch's read position, its child shards and its distance from the tip. Any other slice has the position
-        and distance of its own last record.
+        The last slice has the batch's read position, child shards and distance from the tip. Any other slice has the position and distance
+        of its own last record, and no child shards.
         """
         length = len(self.records)
         is_last = stop >= length
@@ -253,34 +258,37 @@ class RecordBatch(Generic[V_co]):
 
 
 def _placed_in(left_out: Sequence[P], start: int, stop: int) -> tuple[P, ...]:
-    """Return the poisoned or skipped records that belong to a slice. Those after the batch's last record belong to its last slice."""
+    """Return the entries of `left_out` (poisoned or skipped records) whose `index` is from `start` up to, not including, `stop`.
+
+    In the result, `index` counts from the beginning of the slice.
+    """
     return tuple(
         msgspec.structs.replace(each, index=each.index - start) for each in left_out if start <= each.index < stop
     )
 
 
 def _proportion(whole: int, start: int, stop: int, length: int) -> int:
-    """Return the part of `whole` that belongs to the records from `start` to `stop`. The parts of adjacent slices add up to `whole`."""
+    """Return how much of `whole` belongs to the records from `start` to `stop` of `length` records. Adjacent slices add up to `whole`."""
     return whole * min(stop, length) // length - whole * start // length
 
 
 def millis_behind_at(millis_behind_latest: int | None, read_ms: int, done_ms: int) -> int | None:
-    """Return how far a reader is behind the tip (ms) at a record that arrived at `done_ms`, or None if that is unknown.
+    """Return how far a reader is behind the tip (ms) at a record that arrived at `done_ms`. Return None if that is unknown.
 
-    - `millis_behind_latest`: how far the read was behind.
+    - `millis_behind_latest`: how far the read was behind the tip (ms).
     - `read_ms`: when the last record of the read arrived.
 
-    The result is never 0, because more records of the read follow.
+    The result is None instead of 0, because more records of the read follow.
     """
     return None if millis_behind_latest is None else millis_behind_latest + max(0, read_ms - done_ms) or None
 
 
 RECORD_OVERHEAD_BYTES = 360
-"""The memory of a record in addition to its data (bytes), as measured: a record of 200 B takes 560 B."""
+"""The memory that a record takes in addition to its data (bytes). As measured, a record of 200 B takes 560 B."""
 
 
 class Record(msgspec.Struct, Generic[V_co], frozen=True):
-    """One record as a user sees it, a `Record[Order]` if its value is an `Order`.
+    """One record as a user sees it. If its value is an `Order`, it is a `Record[Order]`.
 
     - `value`: the deserialized `data`, or the bytes themselves without a deserializer.
     - `event_time`: epoch ms.
@@ -305,7 +313,7 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
 
     @property
     def approximate_arrival_timestamp(self) -> datetime:
-        """When the service accepted the record (aware, UTC, ms), without a guarantee of accuracy."""
+        """When the service accepted the record: a datetime in UTC, to the millisecond. The service does not guarantee its accuracy."""
         # The time is outside the range of a datetime, so the first or last possible time is returned.
         try:
             return datetime.fromtimestamp(self.arrival_millis / 1000, tz=UTC)
@@ -318,7 +326,7 @@ class Record(msgspec.Struct, Generic[V_co], frozen=True):
 
 
 class PoisonedRecord(msgspec.Struct, frozen=True):
-    """A record that could not be deserialized, for the dead-letter sink. It came before record number `index` of the batch."""
+    """A record that could not be deserialized, for the dead-letter sink. Its place is before `batch.records[index]`."""
 
     index: int
     record: UserRecord
@@ -326,7 +334,7 @@ class PoisonedRecord(msgspec.Struct, frozen=True):
 
 
 class SkippedRecords(msgspec.Struct, frozen=True):
-    """Consecutive records that could not be deserialized and are skipped. They came before record number `index` of the batch.
+    """Consecutive records that could not be deserialized and are skipped. Their place is before `batch.records[index]`.
 
     - `count`: the number of records.
     - `sequence_number`: the sequence number of the first record.
@@ -340,7 +348,7 @@ class SkippedRecords(msgspec.Struct, frozen=True):
 P = TypeVar("P", PoisonedRecord, SkippedRecords)
 
 ArrivalSeconds = Annotated[float, msgspec.Meta(ge=-62_135_596_800, lt=253_402_300_800)]
-"""A time of arrival in epoch seconds, in the years 1 to 9999. A response with a time outside these years is malformed."""
+"""A time of arrival in epoch seconds, in the years 1 to 9999. A response with any other time is malformed."""
 
 
 class UserRecord(
@@ -355,10 +363,11 @@ class UserRecord(
         "sub_sequence_number": "_sub",
     },
 ):
-    """One user record as it was decoded from the response. Only a sub-record of a KPL aggregate has the last two fields.
+    """One user record as it was decoded from the response.
 
-    `arrival`: epoch seconds with fractions, as the service sends it. `partition_key`: None if the record has none (AUTO record
-    distribution).
+    - `arrival`: epoch seconds with fractions, as the service sends it.
+    - `partition_key`: None if the stream has AUTO record distribution and the record has no key.
+    - `explicit_hash_key`, `sub_sequence_number`: only a sub-record of a KPL aggregate has them.
     """
 
     data: bytes
@@ -370,15 +379,19 @@ class UserRecord(
 
 
 def to_millis(arrival: float) -> int:
-    """Return epoch seconds of the service as epoch ms, rounded."""
+    """Return a time of the service (epoch seconds) as epoch ms, rounded."""
     return int(arrival * 1000 + 0.5)
 
 
 class RecordColumns(Sequence[UserRecord]):
     """Consecutive records of one shard, as columns.
 
-    It is made from `records`, and then builds each column at its first access; or from the columns, and then builds the records at their
-    first access. A slice has only the columns or records that were built before it was taken.
+    They are made from `records` or from the columns. The other form is built when it is needed:
+
+    - Each column is built from the records at its first access.
+    - The records are built from the columns at their first access.
+
+    A slice gets what was built before it was taken.
     """
 
     records: Sequence[UserRecord]
@@ -455,7 +468,7 @@ COLUMNS: dict[str, Callable[[Sequence[UserRecord]], list[Any]]] = {
     "explicit_hash_keys": lambda records: [record.explicit_hash_key for record in records],
     "sub_sequence_numbers": lambda records: [record.sub_sequence_number for record in records],
 }
-"""For each column, the function that builds it from records. The order is that of the fields of `UserRecord`."""
+"""For each column, the function that builds it from records. The columns are in the order of the fields of `UserRecord`."""
 
 
 def columns_of(records: Sequence[UserRecord]) -> RecordColumns:

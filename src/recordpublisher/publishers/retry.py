@@ -1,5 +1,5 @@
-"""Retries of all calls: `call_with_retries`; RetryPolicy (full-jitter backoff); Failures, which decides when to try again; and the log
-of outages.
+"""Retries of all calls: `call_with_retries`; RetryPolicy (full-jitter backoff); Failures, which decides when a call is tried again; and the
+log of outages.
 """
 
 from __future__ import annotations
@@ -23,28 +23,27 @@ T = TypeVar("T")
 
 CREATION_PAUSE_SECONDS = 2.0
 CREATION_TRIES = 150
-"""The most attempts of a call while its stream is being created; they take about five minutes. A creation takes seconds to minutes."""
+"""The most attempts of a call while its stream is being created. They take about five minutes, and a creation takes seconds to minutes."""
 FEW_RETRIES = 3
-"""How often a call is retried for an error that is probably caused by a mistyped name, and not by an outage."""
+"""How often a call is retried if the cause of its error is probably a mistyped name, and not an outage."""
 MAX_RISING_TRIES = 100
-"""After this many attempts the exponent of the backoff rises no further, so that a long outage cannot overflow a float."""
+"""After this many attempts the backoff grows no further. Otherwise the power in its formula could become too large for a float."""
 _SUSPENDED_SECONDS = 5.0
-"""A pause that ends later than planned by more than this means that the process was suspended (seconds)."""
+"""If a pause ends later than planned by more than this, the process was suspended (seconds)."""
 _LOOK_SECONDS = 1.0
-"""Seconds between two readings of the clock during an outage, which show whether the process was suspended."""
+"""Seconds between two looks at the clock during an outage. They show whether the process was suspended."""
 _RESOLUTION_SECONDS = 0.001
 
 RetryListener = Callable[[Exception, float, float], None]
-"""Receives the error, the seconds from the call's first failure to its next attempt, and for how many more seconds the call is retried
-at most.
+"""A function that is called before a retry with three arguments: the error, the seconds from the call's first failure to its next attempt,
+and the most seconds for which the call is still retried.
 """
 retry_listener: ContextVar[RetryListener | None] = ContextVar("retry_listener", default=None)
-"""The listener that is notified of each retry in this context, so that a command can show it to the person who waits."""
+"""The listener that is notified of each retry in this context. With it a command shows the retries to the person who waits."""
 logs_outages: ContextVar[bool] = ContextVar("logs_outages", default=True)
 """Whether failed calls of this context are logged. A caller that repeats its calls itself sets it to False, and logs the outage once."""
 _enclosing: ContextVar[Failures | None] = ContextVar("enclosing", default=None)
-"""The failures of the enclosing call, if the call of this context is a part of one. Both belong to one outage, whose time counts only once.
-"""
+"""The failures of the enclosing call, if a call is made within another one. Both belong to one outage, whose time counts once."""
 
 
 async def call_with_retries(
@@ -56,14 +55,13 @@ async def call_with_retries(
     needs_few: Callable[[TransientError], bool] = lambda error: False,
     service: str = "Kinesis",
 ) -> T:
-    """Call until it succeeds, with the pauses of `policy` between the attempts, and return its result.
+    """Make a call until it succeeds, with the pauses of `policy` between the attempts, and return its result.
 
-    Only TransientError is retried (ThrottledError is one). Retries are counted for this call only. Waiting for a stream that is being
-    created does not count.
+    Only TransientError is retried (ThrottledError is one). Attempts while a stream is being created are not counted.
 
     - `on_retry`: receives each error after which the call is retried.
-    - `min_pause`: returns the seconds to wait in addition to the jitter, such as the window of a quota.
-    - `needs_few`: returns whether `FEW_RETRIES` are enough for an error.
+    - `min_pause`: returns the seconds to wait in addition to the backoff, such as the window of a quota.
+    - `needs_few`: returns whether to retry an error at most `FEW_RETRIES` times.
     - `service`: the name of the service in the log.
 
     Raises: RetriesExhaustedError, caused by the last error, if the policy allows no further retry; every other error at once.
@@ -96,9 +94,9 @@ async def call_with_retries(
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How one operation is retried: `max_retries` failures in a row, with pauses in ms.
+    """How one operation is retried: `max_retries` failures in a row, with pauses of at most `max_ms`.
 
-    - `max_outage_ms`: if set, the call is retried for this long, and `max_retries` does not count.
+    - `max_outage_ms`: if it is set, the call is retried for this long, and `max_retries` does not count.
     - `decided_by`: the key of the property that limits the retries, for messages.
 
     The pause is `random(0, 1) * min(max_ms, base_ms * exponent ** attempt)`, Flink's FullJitterBackoff.
@@ -112,7 +110,7 @@ class RetryPolicy:
     decided_by: str = ""
 
     def is_used_up(self, failures: int, lasted: float) -> bool:
-        """Return whether an operation must not be tried again after this many failures in a row, which took `lasted` seconds."""
+        """Return whether an operation must not be tried again. It has failed `failures` times in a row, in `lasted` seconds."""
         if self.max_outage_ms is None:
             return failures >= self.max_retries
         return lasted > self.max_outage_ms / 1000 - _RESOLUTION_SECONDS
@@ -136,10 +134,11 @@ class RetryPolicy:
 
 
 class Failures:
-    """Counts the consecutive failures of one operation, and decides whether it is tried again, and after which pause.
+    """Counts the failures in a row of one operation. Decides whether it is tried again, and after which pause.
 
-    Times are times of the event loop. Time in which this process was suspended, in a pause or in a call, does not count as a part of the
-    outage. `service` is the name of the service in the log.
+    `service`: the name of the service in the log.
+
+    All times are times of the event loop. If this process is suspended in a pause or in a call, that time does not count as outage.
     """
 
     def __init__(
@@ -159,16 +158,16 @@ class Failures:
         self._outer = _enclosing.get()
 
     def backoff(self) -> float:
-        """Return the next pause (seconds), for a failure that is not counted."""
+        """Return the next pause (seconds), without counting a failure."""
         return self._policy.delay_seconds(self.count, self._draw)
 
     def pause_after(self, error: Exception, min_pause: float = 0.0, *, needs_few: bool = False) -> float:
         """Count a failure, and return the pause before the next attempt (seconds).
 
         - `min_pause`: seconds to wait in addition to the backoff.
-        - `needs_few`: whether `FEW_RETRIES` are enough.
+        - `needs_few`: whether to retry at most `FEW_RETRIES` times.
 
-        Raises: RetriesExhaustedError if the policy allows no further retry.
+        Raises: RetriesExhaustedError if no further retry is allowed.
         """
         policy, now = self._policy, self._clock()
         # 1. The outage began with this operation's first failure, or with that of the enclosing call if both are limited by time.
@@ -209,7 +208,7 @@ class Failures:
         self.end(is_success=True)
 
     def end(self, *, is_success: bool = False) -> None:
-        """Forget the failures. `is_success`: whether the log may say that the service answers again."""
+        """Forget the failures. With `is_success`, the log may say that the service answers again."""
         if self.began is not None:
             OUTAGES.on_end(self, is_success=is_success)
         if self._look is not None:
@@ -221,7 +220,7 @@ class Failures:
         self._look = self._loop.call_later(_LOOK_SECONDS, _look_at_clock, weakref.ref(self))
 
     def _leave_out_suspension(self) -> None:
-        """Move the beginning of the outage by the time in which the process was suspended. A timer that fires late shows that time."""
+        """Move the beginning of the outage forward by the time in which the process was suspended: a timer has fired late by that time."""
         if self._look is None or self.began is None:
             return
         self.began += suspended_seconds(self._clock() - self._look.when())
@@ -244,29 +243,32 @@ def _look_at_clock(failures: weakref.ref[Failures]) -> None:
 
 
 def suspended_seconds(late: float) -> float:
-    """Return for how long the process was suspended, if a pause ended `late` seconds too late; 0 if it was not."""
+    """Return for how long the process was suspended (seconds), or 0 if it was not.
+
+    `late`: the seconds by which a pause has ended too late.
+    """
     return late if late > _SUSPENDED_SECONDS else 0.0
 
 
 # --- the log of outages -------------------------------------------------------------------------------------------------------------
 
 UNLOGGED_SECONDS = 2.0
-"""A call that fails for a shorter time than this (seconds) is not logged, because it was only throttled or has lost a connection."""
+"""A call that fails for a shorter time than this is not logged (seconds): it was only throttled, or has lost a connection."""
 LOG_INTERVAL_SECONDS = 60.0
-"""Seconds between two lines about an outage. The time is shorter if the caller waits only for a short time."""
+"""The longest time between two log lines about an outage (seconds). It is shorter for a call that is retried only for a short time."""
 DAY_SECONDS = 86_400.0
-"""If a call is retried for longer than this, as in a task of Spark, the log does not say for how long (seconds)."""
+"""The log says for how much longer a call is retried, if that is less than this (seconds). In a task of Spark it may be much more."""
 
 
 def words_of_rest(seconds: float) -> str:
-    """Return in words, for a message, for how much longer a call is retried. The result is never `0 s`, because the retry has not ended."""
+    """Return in words, for a message, for how much longer a call is retried. That is never `0 s`, because the call is still retried."""
     return duration_words(seconds) if seconds >= 1 else "less than 1 s"
 
 
 class OutageLog:
     """Logs the outages of this process. Keeps the calls that fail now, by event loop and service.
 
-    Any thread may call it. Calls of different jobs to the same service share a line.
+    Any thread may call it. Calls to the same service share a log line, even if they are of different jobs.
     """
 
     def __init__(self) -> None:
@@ -278,9 +280,7 @@ class OutageLog:
     def on_failure(
         self, call: object, service: str, error: object, lasted: float, left: float, decided_by: str
     ) -> None:
-        """Note that a call has failed for `lasted` seconds, and is retried for at most `left` more. Called in the event loop of the
-        call.
-        """
+        """Note that a call has failed for `lasted` seconds and is retried for at most `left` more. Call this in the call's event loop."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         with self._lock:
@@ -309,7 +309,7 @@ class OutageLog:
         )
 
     def on_end(self, call: object, *, is_success: bool) -> None:
-        """Note that a call is no longer retried. If it has succeeded and no other call fails, log that the service answers again."""
+        """Note that a call is no longer retried. If it has succeeded, and no other call fails, log that the service answers again."""
         with self._lock:
             found = [
                 (loop, outages, service)
@@ -339,7 +339,7 @@ class _Outage:
 
 
 OUTAGES = OutageLog()
-"""The outage log of the process, shared because a thousand shards that cannot be read are one outage."""
+"""The outage log of the process. Jobs share it, because a thousand shards that cannot be read are one outage."""
 
 
 def duration_words(seconds: float) -> str:

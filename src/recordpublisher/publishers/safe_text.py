@@ -1,6 +1,6 @@
 """Makes texts that are safe to show: passwords are masked, and a `__str__` or `__repr__` that raises does no harm.
 
-`mask_passwords` hides passwords in URIs and connection strings, which no error, log line or repr may show (C3).
+`mask_passwords` hides passwords in URIs and connection strings. No error, log line or repr may show them.
 """
 
 import re
@@ -10,7 +10,7 @@ MASK = "******"
 
 
 def mask_passwords(text: str) -> str:
-    """Return the text with passwords of URIs and of `key=value` connection strings masked, in time linear in its length."""
+    """Return the text with the passwords in URIs and in `key=value` connection strings masked. The time is linear in the text's length."""
     text = _WORD.sub(lambda word: _without_user_info(word.group()), text)
     for name, value in _PARAMETERS:
         text = _without_parameters(text, name, value)
@@ -18,12 +18,12 @@ def mask_passwords(text: str) -> str:
 
 
 def names_a_secret(name: str) -> bool:
-    """Return whether a property or parameter is named like a secret, however its words are separated."""
+    """Return whether the name of a property or parameter is that of a secret, such as `password`, `API-KEY` or `secret_key`."""
     return _NAMES.search(_SEPARATORS.sub("", name.lower())) is not None
 
 
 _NAMES = re.compile(r"secret|pass|pwd|token|sslkey|accesskey|apikey|privatekey|credential(?!sprovider)")
-"""Words that names of secrets contain, in lower case and without separators. The name of a credentials provider is not a secret."""
+"""Parts of names of secrets, in lower case and without separators. The name of a credentials provider is not a secret."""
 _SEPARATORS = re.compile(r"[\W_]+")
 _WORD = re.compile(r"\S+")
 _BEFORE_AN_AT = (
@@ -83,15 +83,15 @@ def text_of(value: object) -> str:
 
 
 def writable(text: str) -> str:
-    """Return the text with an escape for each lone surrogate, because UTF-8 has none.
+    """Return the text with each lone surrogate replaced by an escape, because UTF-8 cannot encode it.
 
-    Python's `json` makes such characters of the payloads of records, so they come into the messages of user code's errors.
+    Python's `json` may decode such characters from a payload, and errors of user code may show them.
     """
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def repr_of(value: object, most: int | None = 100) -> str:
-    """Return the value's `repr`, cut to `most` characters, even if its `__repr__` fails."""
+    """Return the value's `repr`, even if its `__repr__` fails. It is cut to `most` characters, or not at all if `most` is None."""
     try:
         return writable(repr(value))[:most]
     except Exception as failure:
@@ -107,9 +107,7 @@ def notes_of(error: BaseException) -> list[str]:
 
 
 def with_notes(error: BaseException) -> str:
-    """Return the message of an error with its notes, which name what has failed. For an error of another package the message begins with
-    its class.
-    """
+    """Return the message of an error with its notes. If the error is not of this library, the message begins with its class."""
     text, kind = text_of(error), type(error)
     if not kind.__module__.startswith("recordpublisher."):
         text = f"{kind.__name__}: {text}" if text else kind.__name__
@@ -122,6 +120,6 @@ def counted(count: int, noun: str) -> str:
 
 
 def few_of(names: Sequence[str], most: int = 5) -> str:
-    """Return names joined by commas. If there are more than `most`, return the first ones and the number of the others."""
+    """Return names joined by commas. If there are more than `most`, only the first ones are shown, with the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

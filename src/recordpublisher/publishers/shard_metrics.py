@@ -1,4 +1,4 @@
-"""ShardMetrics, the counters and gauges of one shard (A1). The fetcher keeps one for each shard, and reports them."""
+"""ShardMetrics, the counters and gauges of one shard. The fetcher keeps one for each shard, and reports them."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -9,12 +9,11 @@ from .records import RecordBatch
 
 
 def _counter(unit: str, description: str, *, is_summed: bool = False, shown: str = "", loss: str = "") -> Any:
-    """Declare a counter. The declaration adds it to metrics exporters, to snapshots of a job and to the reference of metrics.
+    """Declare a counter. Metrics exporters, snapshots of a job and the reference of metrics then also have it.
 
-    - `is_summed`: whether it is also a metric of the worker: the sum over all shards since the worker's start, including shards that
-      it no longer owns.
-    - `shown`: the title under which the dashboard and `lag --watch` show the sum. A counter with a title is summed.
-    - `loss`: what it means for the user's records that the counter is not 0, if some were lost or left out.
+    - `is_summed`: whether the worker has a metric with the sum over all shards since its start, including shards that it no longer owns.
+    - `shown`: the title of that sum on the dashboard and in `lag --watch`. A counter with a title is summed.
+    - `loss`: a text for users if records are lost or left out whenever the counter is not 0.
     """
     how = {"is_summed": is_summed or bool(shown), "shown": shown, "loss": loss}
     return field(default=0, metadata={"type": "counter", "unit": unit, "description": description, **how})
@@ -26,7 +25,7 @@ def _gauge(unit: str, description: str) -> Any:
 
 @dataclass(slots=True)
 class ShardMetrics:
-    """Counters and gauges of one shard, with Flink's names where these exist.
+    """Counters and gauges of one shard. They have Flink's names if Flink has them.
 
     The publisher, the consumer and the fetcher change them. A sink adds to a counter by `SinkContext.count`.
     """
@@ -97,9 +96,9 @@ class ShardMetrics:
     )
     duplicates: int = _counter("records", "records received again from a queue while the job still remembers them")
     worker_read_durations: Histogram = field(default_factory=Histogram)
-    """How long GetRecords calls took (ms). The shards of a worker share it."""
+    """How long GetRecords calls took (ms). All shards of a worker have the same histogram."""
     last_failure: Exception | None = None
-    """The error of the last call while it is retried; None after a successful read."""
+    """The error of the last call, while it is retried. None after a successful read."""
 
     def count_read(self, batch: RecordBatch) -> None:
         """Count the batch of a successful read."""
@@ -116,7 +115,7 @@ class ShardMetrics:
         self.worker_read_durations.add(milliseconds)
 
     def add(self, counter: str, count: int = 1) -> None:
-        """Add `count` to one of the counters."""
+        """Add `count` to the counter with this name."""
         setattr(self, counter, getattr(self, counter) + count)
 
     def saw_subscription(self, is_open: bool) -> None:
@@ -124,13 +123,13 @@ class ShardMetrics:
         self.subscribed = int(is_open)
 
     def count_retry(self, error: Exception) -> None:
-        """Count a failed call that is tried again."""
+        """Count a failed call that is made again."""
         self.retries += 1
         self.throttles += isinstance(error, ThrottledError)
         self.last_failure = error
 
     def count_response(self, raw_count: int, raw_bytes: int, millis_behind_latest: int | None) -> None:
-        """Count the response of a successful read, but not its user records: one response may become several batches."""
+        """Count the response of a successful read. Its user records are counted with the batches that are made of it."""
         self.reads += 1
         self.last_failure = None
         self.bytes_read += raw_bytes

@@ -1,4 +1,4 @@
-"""A shard of a stream with its id, parents and hash range, and its JSON form (`Shard`); and names and ARNs of streams."""
+"""Shards of a stream (`Shard`) and their JSON form, and the names and ARNs of streams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class HashRange:
-    """A range of 128-bit MD5 hash keys that a shard accepts, including both ends."""
+    """A range of 128-bit MD5 hash keys, from `start` to `end`. Both ends belong to it."""
 
     start: int = 0
     end: int = MAX_HASH_KEY
@@ -30,9 +30,9 @@ class HashRange:
 
     @classmethod
     def parse(cls, start: str, end: str) -> HashRange:
-        """Return the range between two hash keys as the service sends them.
+        """Return the range between two hash keys, given as decimal text, as the service sends them.
 
-        Raises: ValueError if a text is not a hash key, or the first key is greater than the last.
+        Raises: ValueError if a text is not a hash key, or if `start` is greater than `end`.
         """
         first, last = hash_key_from(start), hash_key_from(end)
         if first is None or last is None or first > last:
@@ -53,8 +53,8 @@ class Shard:
     - `stream_arn`: the stream's ARN if it is known.
     - `parents`: the ids of the shards that were split or merged into this one.
     - `closed`: whether it accepts no more records. A closed shard is still read to its end.
-    - `starting_sequence_number`: the beginning that Kinesis lists. No record has this number.
-    - `is_unlisted`: whether the stream no longer lists the shard, and its publisher reads it from somewhere else.
+    - `starting_sequence_number`: where the shard begins, as Kinesis lists it. All records have greater numbers.
+    - `is_unlisted`: whether the stream no longer lists the shard. Its publisher then reads it from somewhere else.
     """
 
     stream: str
@@ -72,20 +72,20 @@ class Shard:
         return f"{self.stream}/{self.shard_id}"
 
     def begins_at(self, sequence_number: str | None) -> bool:
-        """Return whether no record of the shard is at this sequence number or before it."""
+        """Return whether all records of the shard come after this sequence number. False if that is not known."""
         first = self.starting_sequence_number
         return first is not None and sequence_number is not None and int(sequence_number) <= int(first)
 
 
 class OldestRecord(msgspec.Struct, frozen=True):
-    """The oldest record that a shard still has: its sequence number and arrival (epoch ms), both None if the shard has no record."""
+    """The sequence number and arrival (epoch ms) of the oldest record that a shard still has. Both are None if the shard has no record."""
 
     sequence: str | None = None
     arrival_ms: int | None = None
 
 
 def shard_to_json(shard: Shard) -> dict[str, Any]:
-    """Return a shard as a plain dict without empty entries."""
+    """Return a shard as a plain dict for JSON, without empty entries."""
     keys = shard.hash_range
     # A number would be imprecise: many JSON readers lose digits above 2**53. So the hash range is hexadecimal text.
     entries = {
@@ -99,7 +99,7 @@ def shard_to_json(shard: Shard) -> dict[str, Any]:
 
 
 def stored_shard_from(entries: Mapping[str, Any]) -> Shard:
-    """Return the shard that `shard_to_json` has written.
+    """Return the shard of a dict that `shard_to_json` has made.
 
     Raises: KeyError if the stream or id is missing, ValueError if the hash range is malformed.
     """
@@ -114,25 +114,24 @@ def stored_shard_from(entries: Mapping[str, Any]) -> Shard:
 
 
 def receiver_shard(stream: str, number: int) -> Shard:
-    """Return a Shard that represents a receiver of a queue in batches, metrics and logs, because a queue has no shards."""
+    """Return a Shard that stands for receiver `number` of a queue in batches, metrics and logs. A queue itself has no shards."""
     return Shard(stream, f"receiver-{number:03}")
 
 
 def is_receiver(shard_id: str) -> bool:
-    """Return whether a shard is a receiver of a queue (`receiver_shard`). Its records have no positions."""
+    """Return whether a shard id is that of a receiver of a queue (`receiver_shard`). Its records have no positions."""
     return _RECEIVER.fullmatch(shard_id) is not None
 
 
 def stream_of(key: str) -> str:
-    """Return the stream of a `Shard.key`."""
+    """Return the stream's name in a `Shard.key`."""
     return key.rpartition("/")[0]
 
 
 def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
-    """Return whether a listing lacks `shard` because it was made before the shard was created.
+    """Return whether a listing was made before `shard` was created. Then the shard may exist although the listing lacks it.
 
-    Then the shard may exist although the listing lacks it. For shard ids that are not of Kinesis, and for an empty listing, the result is
-    False.
+    False for an empty listing, and for shard ids in another form than those of Kinesis.
     """
     # Kinesis numbers the shards of a stream in the order of creation, and the oldest expire first. So if a shard is newer than every listed
     # one, it has not expired: ListShards is eventually consistent and may lack the children of a shard at first.
@@ -141,7 +140,7 @@ def is_listing_older_than(shard: Shard, listed: Iterable[Shard]) -> bool:
 
 
 def is_ancestor(old: Shard, young: Shard) -> bool:
-    """Return whether `old` is older than `young` and has accepted some of its hash keys. False for shard ids that are not of Kinesis."""
+    """Return whether `old` is older than `young`, and their hash ranges overlap. False for shard ids in another form than Kinesis's."""
     # Kinesis numbers the shards of a stream in the order of creation, and at any time one shard accepts each hash key. The ids are matched
     # last: an archive may have thousands of old shards, each compared with every shard that is read.
     ours, theirs = old.hash_range, young.hash_range
@@ -151,7 +150,7 @@ def is_ancestor(old: Shard, young: Shard) -> bool:
 
 
 def first_unlisted_range(listed: Iterable[Shard]) -> HashRange | None:
-    """Return the first range of hash keys that no open shard of a listing accepts, or None if the listing is complete."""
+    """Return the first range of hash keys that no open shard of a listing covers, or None if the listing is complete."""
     # The open shards of a stream together accept every hash key at any time. ListShards is eventually consistent, and may lack some of
     # them.
     next_key = 0
@@ -180,7 +179,7 @@ def hash_key_from(text: str) -> int | None:
 
 
 def canonical_hash_key(text: str | None) -> str | None:
-    """Return an explicit hash key from an aggregate in the form that the service uses. Return None if it is not a hash key."""
+    """Return the explicit hash key of a sub-record as the service writes it, or None if the text is not a hash key."""
     # A producer can write any text into an aggregate. If it is not a number below 2^128, it has not decided the shard.
     number = None if text is None else hash_key_from(text)
     return None if number is None else str(number)
@@ -199,7 +198,7 @@ _CONSUMER_ARN = re.compile(
 
 
 def arn_of(stream: str) -> str | None:
-    """Return the ARN of a stream that was given as ARN or NAME=ARN, or None if it was given by its name."""
+    """Return the ARN of a stream that was given as an ARN or as NAME=ARN. Return None if it was given by its name."""
     named = _OWN_NAME.fullmatch(stream)
     if named is not None:
         return named["arn"]
@@ -207,26 +206,26 @@ def arn_of(stream: str) -> str | None:
 
 
 def is_named_arn(stream: str) -> bool:
-    """Return whether a stream was given as NAME=ARN, so that it has a name of its own."""
+    """Return whether a stream was given as NAME=ARN. NAME is then its name in records, state and metrics."""
     return _OWN_NAME.fullmatch(stream) is not None
 
 
 def stream_name(stream: str) -> str:
-    """Return the name of a stream that was given by name, ARN or NAME=ARN.
+    """Return the name of a stream that was given as a name, as an ARN or as NAME=ARN.
 
-    An ARN is not checked, because a publisher may read another service than Kinesis.
+    The ARN may be of another service than Kinesis.
     """
     named = _OWN_NAME.fullmatch(stream)
     return stream.rpartition("/")[2] if named is None else named["name"]
 
 
 def region_of_arn(arn: str) -> str:
-    """Return the region in the ARN of a Kinesis stream. Raises: ConfigurationError if it is not such an ARN."""
+    """Return the region in the ARN of a Kinesis stream. Raises: ConfigurationError if `arn` is anything else."""
     return _parts_of(arn)["region"]
 
 
 def account_of_arn(arn: str) -> str:
-    """Return the account id in the ARN of a Kinesis stream. Raises: ConfigurationError if it is not such an ARN."""
+    """Return the account id in the ARN of a Kinesis stream. Raises: ConfigurationError if `arn` is anything else."""
     return _parts_of(arn)["account"]
 
 
@@ -240,7 +239,7 @@ def _parts_of(arn: str) -> re.Match[str]:
 class ConsumerArn(msgspec.Struct, frozen=True):
     """The ARN of a registered consumer: `<stream ARN>/consumer/<name>:<time of registration>`.
 
-    The time distinguishes it from an earlier consumer with the same name. Some servers leave it out.
+    The time distinguishes consumers that had the same name one after the other. Some servers leave it out.
     """
 
     text: str

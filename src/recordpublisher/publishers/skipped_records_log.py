@@ -1,4 +1,7 @@
-"""Logs records that cannot be used, at most once a minute for each class of errors, and says how to continue if one ends the job."""
+"""Logs records that cannot be used, at most once a minute for each class of errors.
+
+`how_to_continue` says what to do if such a record ends the job.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,17 @@ from .user_code import exc_info_for_log
 
 INTERVAL_SECONDS = 60.0
 MOST_KINDS = 8
-"""How many classes of errors have lines of their own in a minute. Further classes share the lines of one."""
+"""How many classes of errors have log lines of their own in a minute. All further classes share the lines of one of them."""
 DEAD_LETTER = "dead letter for"
 
 
 class SkippedRecordsLog:
     """Logs the first skipped record of each class of errors at once, and then at most one line a minute for that class.
 
-    A line has the number of records of the class since its last line. Because each class has its own lines, a record that fails again and
-    again does not hide an outage, whose errors are of another class.
+    A line has the number of records of the class since its last line. Each class has its own lines, so that a record that fails again and
+    again cannot hide an outage, whose errors are of another class.
 
-    In an event loop the last record is logged when the minute is over, with its age. Elsewhere it is logged with the next record.
+    In an event loop, the last record is logged when the minute is over, with its age. Elsewhere it is logged with the next record.
     """
 
     def __init__(self, log: logging.Logger, clock: Clock | None = None, level: int = logging.WARNING) -> None:
@@ -47,12 +50,11 @@ class SkippedRecordsLog:
         how: str = "skipped",
         kind: str | None = None,
     ) -> bool:
-        """Count a skipped record, and return whether it was logged at once, with its traceback.
+        """Count a skipped record. Return whether it was logged at once, with the traceback of its error.
 
         - `record`: the name of the record, for the log line.
         - `reason`: why it was skipped.
-
-        - `error`: the error that user code raised, for its traceback.
+        - `error`: the error that user code raised.
         - `shard`: the `Shard.key` of the record.
         - `how`: the words before the record's name in the log line.
         - `kind`: the class of the error, by default that of `error`.
@@ -95,18 +97,18 @@ class SkippedRecordsLog:
 
 @dataclass(slots=True)
 class _Kind:
-    """The lines about one class of errors."""
+    """The state of the log lines about one class of errors."""
 
     next_at: float = float("-inf")
     """When the next line may be written (seconds of the monotonic clock)."""
     unlogged: int = 0
-    """Number of records since the last line."""
+    """Number of records that have no line yet."""
     last: tuple[str, Mapping[str, object] | None, float] = ("", None, 0.0)
-    """The last of these records: the text of its line, its log fields, and when it was skipped."""
+    """The last record without a line: the text of the line, its log fields, and when the record was skipped (monotonic seconds)."""
 
 
 def log_left_out(log: logging.Logger, reader: str, skipped: Mapping[str, int]) -> None:
-    """Log how many records a read has skipped, because the lines about bad records name only some of them.
+    """Log how many records a read has skipped. The other log lines name only some of them.
 
     - `reader`: the name of the reader, for the log line.
     - `skipped`: the number of skipped records of each shard, by `Shard.key`.
@@ -119,7 +121,7 @@ def log_left_out(log: logging.Logger, reader: str, skipped: Mapping[str, int]) -
 
 
 def how_to_continue(stream: str, shard_id: str, sequence_number: str) -> str:
-    """Return what a person can do about a bad record that ends the job, for a message."""
+    """Return the end of a message about a bad record that ends the job: what a person can do."""
     if is_receiver(shard_id):
         return (
             "the queue delivers it again later. flink.deserializer.error = DEAD_LETTER (in Python deserializer_error=) stores it for "

@@ -1,7 +1,7 @@
 """Calls user code (handlers, callbacks, deserializers): awaits what must be awaited, refuses code that would never run, and logs its
 errors.
 
-It also names the method of a plugin that fails or does not return, and continues without tasks that do not end after their cancellation.
+It also names the method of a plugin that fails or does not return, and continues without tasks that do not end when they are cancelled.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ from .safe_text import counted, notes_of, repr_of, text_of
 class UserFunction:
     """Calls a function of the user: an async function is awaited, and a plain one runs in a thread.
 
-    If a plain function returns an awaitable, or a future of threads or processes, the result is awaited.
+    If a plain function returns an awaitable or a `concurrent.futures.Future`, the result of that is awaited.
 
-    - `threads`: runs plain functions; if it is None, the event loop's threads do.
+    - `threads`: runs plain functions. If it is None, the event loop's threads do.
 
     Raises: ConfigurationError if `check_user_function` refuses the function.
     """
@@ -55,8 +55,8 @@ class UserFunction:
     async def __call__(self, *arguments: Any) -> Any:
         """Return the function's result.
 
-        Raises: the errors of the function; TypeError if it returns a generator; RuntimeError for an exception that
-        would end the process.
+        Raises: the errors of the function; TypeError if it returns a generator. An exception that would end the process, such as
+        SystemExit, becomes a RuntimeError.
         """
         try:
             result = await (self._function(*arguments) if self.is_async else self._call_in_thread(arguments))
@@ -89,7 +89,7 @@ class UserFunction:
 
 
 async def _await_result(result: Any) -> Any:
-    """Return a function's result; if it is awaitable, await it. Raises: TypeError if it is a generator, whose code has not run."""
+    """Return a function's result, awaited if it is awaitable. Raises: TypeError if it is a generator, because its code has not run."""
     if inspect.isawaitable(result):
         return await result
     if isinstance(result, Future):  # The future comes from a pool of the user.
@@ -100,18 +100,17 @@ async def _await_result(result: Any) -> Any:
 
 
 class ForeignExitError(RuntimeError):
-    """User code or a plugin called `sys.exit` or the like. That would have ended the process or task as if its work were finished."""
+    """User code or a plugin called `sys.exit`, or raised another exception that ends a process or task without a message."""
 
 
 @contextmanager
 def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
-    """Raise a SystemExit or CancelledError of the `with` block as an error, because it would end the process or task without a message.
+    """Raise a SystemExit or CancelledError of the `with` block as an error. Otherwise it would end the process or task without a message.
 
-    The block imports or calls code of a user or plugin, and awaits nothing, so its CancelledError cannot be a cancellation of the task.
+    The block imports or calls code of a user or plugin, and awaits nothing. So its CancelledError is not a cancellation of the task.
     KeyboardInterrupt passes, because it may be Ctrl-C.
 
-    - `is_import`: whether the block imports a module. Then the error does not name the function, because the caller's message names the
-      module.
+    - `is_import`: whether the block imports a module. Then the error does not name a function: the caller's message names the module.
 
     Raises: ForeignExitError if the code calls `sys.exit`, or raises another exception that is not an Exception.
     """
@@ -147,11 +146,11 @@ _NEVER_RUN_SET = frozenset(_NEVER_RUN)
 def check_user_function(
     name: str, function: object, valid: str, *, is_plain: bool = False, arguments: int | None = None
 ) -> None:
-    """Check a function that a user has given for a setting: whether it can be called, and whether its result can be used.
+    """Check that the function that a user has given for a setting can be called, and that its result can be used.
 
     - `name`, `valid`: the setting's name and its valid values, for the message.
     - `is_plain`: whether the function must not be async.
-    - `arguments`: the number of arguments with which it will be called.
+    - `arguments`: the number of arguments with which it will be called, or None if that is not checked.
 
     Raises: ConfigurationError if the function cannot be called in this way, or if it is a class or a generator function.
     """
@@ -174,14 +173,12 @@ def check_user_function(
 
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Return whether calling `function` returns a coroutine. The function may be a partial function, or an object with an async
-    `__call__`.
-    """
+    """Return whether calling `function` returns a coroutine. It may also be a partial function, or an object with an async `__call__`."""
     return any(map(inspect.iscoroutinefunction, _callables(function)))
 
 
 def can_take(function: Callable[..., Any], arguments: int) -> bool:
-    """Return whether `function` can be called with this number of arguments; True if that is unknown."""
+    """Return whether `function` can be called with this number of arguments. If that is not known, return True."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -198,9 +195,9 @@ def _callables(function: Any) -> tuple[Any, Any]:
 
 
 def refuse_unrun_results(results: Sequence[Any]) -> None:
-    """Check the results of a plain function.
+    """Check that the results of a plain function are values.
 
-    Raises: TypeError if one of them is a coroutine or a generator, whose code would never run.
+    Raises: TypeError if one is a coroutine or a generator. Its code would never run.
     """
     if not _NEVER_RUN_SET.isdisjoint(map(type, results)):
         result = next(result for result in results if isinstance(result, _NEVER_RUN))
@@ -218,14 +215,14 @@ def _article(result: object) -> str:
 # --- errors of user code ------------------------------------------------------------------------------------------------------------
 
 MAX_REASON = 1_000
-"""The most characters of an error's message that go into a message or a log line."""
+"""The most characters of an error's message that are shown in a message or a log line."""
 _OWN_CODE = str(Path(__file__).parents[1])
 _PYTHONS_CODE = sysconfig.get_path("stdlib")
 _LOGGED = "_recordpublisher_logged"
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the class and message of an error, even if its `__str__` fails or its message is very long."""
+    """Return the class and message of an error, even if its `__str__` fails. A very long message is cut."""
     message = text_of(error)
     if len(message) > MAX_REASON:
         message = f"{message[:MAX_REASON]}... ({len(message)} characters)"
@@ -239,7 +236,7 @@ def log_user_error(
 
     - `shard`: the `Shard.key` of the record.
     - `sequence_number`: the sequence number of the record, or of the first one.
-    - `is_told`: whether an earlier line has the traceback, so that this one need not have it.
+    - `is_told`: whether an earlier log line already has the traceback. Then this line has none.
     """
     trace = None if is_told else exc_info_for_log(error)
     log.error("%s", message, exc_info=trace, extra=log_extra(shard, sequence_number, error))
@@ -255,9 +252,9 @@ def was_logged(error: BaseException) -> bool:
 
 
 def exc_info_for_log(error: BaseException) -> BaseException | None:
-    """Return the error as `exc_info` of a log line. Return None if its traceback has only code of this library and of Python.
+    """Return the error as `exc_info` of a log line. Return None if its traceback has no code of a user: then the message is enough.
 
-    An error whose message is too long, or that cannot be shown, is replaced by another error with the same traceback.
+    If the error cannot be shown, or its message is too long, another error with the same traceback is returned.
     """
     # The message is enough if no code of the user is involved.
     frames = itertools.chain.from_iterable(traceback.walk_tb(each.__traceback__) for each in causes_of(error))
@@ -270,7 +267,7 @@ def exc_info_for_log(error: BaseException) -> BaseException | None:
 
 
 def is_raised_in_user_code(error: BaseException, *, or_installed: bool = False) -> bool:
-    """Return whether code of the user has raised the error or passed it on. Code of installed packages counts only if `or_installed`."""
+    """Return whether code of the user has raised the error or passed it on. `or_installed`: code of installed packages counts as well."""
     if isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration | StopAsyncIteration):
         # Python replaces an error of these classes that leaves a coroutine, without the coroutine's frame.
         error = error.__cause__
@@ -280,7 +277,7 @@ def is_raised_in_user_code(error: BaseException, *, or_installed: bool = False) 
 
 
 def cause_in_user_code(error: BaseException) -> BaseException | None:
-    """Follow the causes of an error, and return the first one that user code has raised, or None."""
+    """Return the first error in the chain of causes that user code has raised, or None if there is none."""
     return next(filter(is_raised_in_user_code, causes_of(error.__cause__)), None)
 
 
@@ -296,7 +293,7 @@ def _is_foreign(file: str) -> bool:
 
 
 def _can_be_examined(error: BaseException) -> bool:
-    """Return whether the error's attributes can be read, because a user's error class may raise for any of them."""
+    """Return whether the error's attributes can be read. A user's error class may raise for any of them."""
     try:
         return all(hasattr(each, "__traceback__") for each in causes_of(error))
     except Exception:
@@ -304,7 +301,7 @@ def _can_be_examined(error: BaseException) -> bool:
 
 
 def _can_be_shown(error: BaseException) -> bool:
-    """Return whether `logging` can show the error. If it cannot, `logging` itself would raise."""
+    """Return whether `logging` can show the error. For some errors of users `logging` itself raises."""
     try:
         traceback.TracebackException.from_exception(error, lookup_lines=False)
     except Exception:
@@ -313,7 +310,9 @@ def _can_be_shown(error: BaseException) -> bool:
 
 
 def raised_line(error: BaseException) -> str:
-    """Return the file, line and function that raised an error: in the user's code, else in an installed package, else in this library."""
+    """Return the file, line and function that raised an error: in the user's code if possible, else in an installed package, else in this
+    library.
+    """
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)][::-1]
     foreign = [
         each for each in frames if _is_foreign(each[0].co_filename) and not each[0].co_filename.startswith("<frozen")
@@ -325,7 +324,7 @@ def raised_line(error: BaseException) -> str:
 
 
 def waiting_line(*tasks: asyncio.Task[Any]) -> str:
-    """Return the file and line at which a task waits: in the innermost call of the user's code, or else of this library's.
+    """Return the file and line at which a task waits: in the user's code if possible, else in this library.
 
     If there are several tasks, one that waits in the user's code is preferred.
     """
@@ -336,7 +335,7 @@ def waiting_line(*tasks: asyncio.Task[Any]) -> str:
 def line_in_user_code(task: asyncio.Task[Any], below: types.FrameType | None = None) -> str:
     """Return the file and line of the user's code at which a task waits. Return "" if that code waits in a call of this library.
 
-    - `below`: only calls that this frame has made count; None for all calls.
+    - `below`: a frame, or None. Only calls that were made from this frame are considered.
     """
     frames: list[types.FrameType] = []
     for frame in _waiting_frames(task):
@@ -346,7 +345,10 @@ def line_in_user_code(task: asyncio.Task[Any], below: types.FrameType | None = N
 
 
 def running_line(frame: types.FrameType | None) -> str:
-    """Return the file and line at which a thread is, from its innermost frame in the user's code, or else in this library's."""
+    """Return the file and line that a thread is running: in the user's code if possible, else in this library.
+
+    `frame`: the innermost frame of the thread.
+    """
     frames = []
     # The search ends at the event loop, which has called everything else.
     while frame is not None and frame.f_code.co_filename != asyncio.events.__file__:
@@ -371,9 +373,11 @@ def _waiting_frames(task: asyncio.Task[Any]) -> Iterator[types.FrameType]:
 
 
 def _innermost(frames: Iterable[types.FrameType]) -> tuple[str, str, str]:
-    """Return the innermost line of the user's code, then of all code but Python's, then of all code but Python's and this library's.
+    """Return three innermost lines, each "" if there is none:
 
-    Installed packages count as the user's code only if there is no other. A line is "" if there is none.
+    1. of the user's code, or else of an installed package,
+    2. of all code except Python's,
+    3. of all code except Python's and this library's.
     """
     last, foreign, users = "an unknown line", "", ""
     for frame in frames:
@@ -393,25 +397,25 @@ def _is_pythons(file: str) -> bool:
 
 log = logging.getLogger("recordpublisher.run")
 SLOW_SECONDS = 10.0
-"""If a call of a plugin takes longer than this, a log line says where the call waits (seconds)."""
+"""A call of a plugin that takes longer than this is logged, with the line at which it waits (seconds)."""
 LONGEST_PAUSE_SECONDS = 600.0
-"""The longest time between two log lines about one slow call (seconds). The pause doubles with each line."""
+"""The longest time between two log lines about one slow call (seconds). Up to this limit the time doubles with each line."""
 
 
 class PluginCall:
-    """A context manager that names a plugin's method while it is called: `with PluginCall(factory, "discover", "orders"): await
+    """A context manager that watches a call of a plugin's method: `with PluginCall(factory, "discover", "orders"): await
     factory.discover(...)`.
 
-    - A call that does not return is logged after `SLOW_SECONDS`, and again after pauses that double, with the line of the plugin's code at
-      which it waits. A call that waits in code of this library is not logged, because that code logs its waits.
-    - An error that the plugin's code has raised or passed on gets a note, whatever its class.
+    - A call that does not return is logged after `SLOW_SECONDS`, with the line of the plugin's code at which it waits. It is logged again
+      after pauses that double. Nothing is logged while it waits in code of this library, because that code logs its waits.
+    - An error that the plugin's code has raised or passed on gets a note with the name of the method.
     - An exception that would end the task without a log line becomes a PluginError (`as_plugin_error`).
 
     It may be used again for the next call of the method, in the same event loop (`with_subject`).
 
     - `subject`: the stream or the shard of the call.
-    - `note`: the note of an error; "" for no note. Default: the name of the method.
-    - `is_watched`: whether a call that does not return is logged; False for calls that may be slow, and outside an event loop.
+    - `note`: another note for errors; "" for no note.
+    - `is_watched`: whether a call that does not return is logged. False for calls that may be slow, and outside an event loop.
     - `slow_after`: after how long such a call is logged (seconds).
     """
 
@@ -437,7 +441,7 @@ class PluginCall:
         self._unawaited = ""
 
     def with_subject(self, subject: str) -> Self:
-        """Return this call, to be used again with another subject."""
+        """Change the subject, and return this object, for the next call of the method."""
         self.subject = subject
         return self
 
@@ -476,11 +480,11 @@ class PluginCall:
 
     @property
     def name(self) -> str:
-        """The name of the method, with the plugin's class and the subject of the call."""
+        """The name of the method, with the plugin's class and the subject."""
         return f"`{type(self.plugin).__name__}.{self.method}`" + (f" for {self.subject}" if self.subject else "")
 
     def describe(self) -> str:
-        """Return, as a sentence, how long the call has not returned, and the line of the plugin's code at which it waits.
+        """Return a sentence that says for how long the call has not returned, and at which line of the plugin's code it waits.
 
         Return "" if the call waits in other code.
         """
@@ -493,11 +497,13 @@ class PluginCall:
 
     @property
     def is_slow(self) -> bool:
-        """Whether the call has not returned for so long that it was logged."""
+        """Whether a check has found that the call takes longer than `slow_after`."""
         return self._waited > self._slow_after
 
     def look(self, now: float) -> tuple[float, str]:
-        """Return when the call must be checked next (event-loop time), and its description if a log line about it is due now, else ""."""
+        """Return when the call must be checked next (event-loop time), and the text of a log line about it. The text is "" if none is due
+        now.
+        """
         if now < self._due:
             return self._due, ""
         words, pause = self.describe(), min(self._waited, LONGEST_PAUSE_SECONDS)
@@ -506,8 +512,10 @@ class PluginCall:
         return self._due, words
 
     def note_unawaited(self, warning: str, file: str, line: int) -> None:
-        """Note that a coroutine was dropped at this line without being awaited. If code of the plugin did that, the call fails at its
+        """Note that a coroutine was dropped at this line without being awaited. If the line is in the plugin's code, the call fails at its
         end.
+
+        `warning`: Python's message about it.
         """
         modules = [sys.modules.get(cls.__module__) for cls in type(self.plugin).__mro__ if _is_foreign(_file_of(cls))]
         if any(_is_in(module, file) for module in modules):
@@ -521,9 +529,7 @@ class PluginCall:
 _RUNNING: dict[PluginCall, None] = {}
 """The watched calls of all event loops, the oldest first."""
 _TIMERS: dict[asyncio.AbstractEventLoop, asyncio.TimerHandle] = {}
-"""For each event loop, the timer of the next check of its calls. One timer serves all calls, because a timer takes more time than most
-calls.
-"""
+"""For each event loop, the timer of the next check of its calls. All calls share it, because most calls are faster than a timer."""
 
 
 def _watch(loop: asyncio.AbstractEventLoop, due: float) -> None:
@@ -555,9 +561,9 @@ def _log_slow_calls(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def notice_unawaited_calls() -> None:
-    """Make a call of a plugin fail if its code drops a coroutine without awaiting it, because a `write` without `await` writes nothing.
+    """Make a call of a plugin fail if the plugin's code drops a coroutine without awaiting it. A `write` without `await` writes nothing.
 
-    Python only warns of it. The warning is shown as before.
+    Python only warns of that, and the warning is still shown.
     """
     shown = warnings.showwarning
     if getattr(shown, "notices_unawaited", False):
@@ -589,7 +595,7 @@ def _file_of(cls: type) -> str:
 
 
 def _is_in(module: types.ModuleType | None, file: str) -> bool:
-    """Return whether a file is the file of a module, or is in the folder of the module's package."""
+    """Return whether `file` is the file of a module, or is in the folder of its package."""
     found = getattr(module, "__file__", None)
     if found is None or module is None:
         return False
@@ -597,20 +603,22 @@ def _is_in(module: types.ModuleType | None, file: str) -> bool:
 
 
 def slow_calls(plugin: object) -> list[str]:
-    """Return a sentence for each method of a plugin whose oldest call has not returned for `SLOW_SECONDS`."""
+    """Return a sentence for each method of a plugin of which a call has not returned for `SLOW_SECONDS`. It is about the oldest call."""
     oldest = {call.method: call for call in reversed(list(_RUNNING)) if call.plugin is plugin and call.is_slow}
     return [words for call in oldest.values() if (words := call.describe())]
 
 
 def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
-    """Return the error to raise instead of an exception that would end a task without a message. Return None if the exception may pass.
+    """Return the error to raise instead of an exception that would end a task without a message. Return None if the exception may pass:
 
-    - A CancelledError may pass only if the running task was cancelled.
-    - A GeneratorExit may pass only if Python closes the coroutine of the call.
-    - KeyboardInterrupt may pass, and is logged here. Other exceptions that are not Exceptions may not: SystemExit would end the event loop
-      at once, with everything that is still open.
+    - an Exception,
+    - a CancelledError, if the running task was cancelled,
+    - a GeneratorExit, if Python closes the coroutine of the call,
+    - a KeyboardInterrupt, which is logged here.
 
-    - `name`: what has raised the exception, for the message.
+    SystemExit may not pass: it would end the event loop at once, with everything that is still open.
+
+    `name`: what has raised the exception, for the message.
     """
     if isinstance(error, asyncio.CancelledError):
         if is_being_cancelled():
@@ -629,9 +637,7 @@ def as_plugin_error(error: BaseException, name: str) -> PluginError | None:
 
 
 def _is_closed(error: BaseException) -> bool:
-    """Return whether the error is a GeneratorExit with which Python closes a coroutine, and not one that code has raised by a `raise`
-    statement.
-    """
+    """Return whether the error is a GeneratorExit with which Python closes a coroutine. False if a `raise` statement has raised it."""
     if not isinstance(error, GeneratorExit):
         return False
     trace = error.__traceback__
@@ -642,10 +648,9 @@ def _is_closed(error: BaseException) -> bool:
 
 @contextmanager
 def logging_if_blocked(what: Callable[[], str]) -> Iterator[None]:
-    """Log the line at which the `with` block is, if it has not ended after `SLOW_SECONDS`. The block imports or calls user code before an
-    event loop runs.
+    """Log the line that the `with` block is running, if it has not ended after `SLOW_SECONDS`.
 
-    `what`: returns the name of the code, as the beginning of the sentence.
+    For a block that imports or calls user code before an event loop runs. `what`: returns the name of that code, which begins the log line.
     """
     thread = threading.get_ident()
 
@@ -675,16 +680,16 @@ def is_being_cancelled() -> bool:
 # --- tasks of user code that do not end ----------------------------------------------------------------------------------------------
 
 LEFT_BEHIND: set[asyncio.Task[Any]] = set()
-"""Tasks that did not end although they were cancelled. They are kept, because when Python discards such a task, it runs the task's code
-once more.
+"""Tasks that did not end although they were cancelled. They are kept here, because Python runs the code of such a task once more when it
+discards the task.
 """
 
 
 async def end_or_leave(tasks: Iterable[asyncio.Task[Any]], seconds: float) -> list[asyncio.Task[Any]]:
-    """Wait until these cancelled tasks have ended. Return those that have not ended after `seconds`: the job continues without them.
+    """Wait until these cancelled tasks have ended, but at most `seconds`. Return the tasks that have not ended.
 
-    When the event loop closes, it waits for all of its tasks except these. Their code continues to run as long as the loop runs, because no
-    code can be stopped from outside. Errors that the tasks raise at their end are not logged.
+    When the event loop closes, it does not wait for the returned tasks. Their code runs on as long as the loop, because it cannot be
+    stopped from outside. Errors that the tasks raise at their end are not logged.
     """
     running = {task for task in tasks if not task.done()}
     if not running:
@@ -715,13 +720,13 @@ class Closeable(Protocol):
 
 
 GRACE_SECONDS = 1.0
-"""The time in which a call must end after it was cancelled (seconds)."""
+"""How long a cancelled call may take to end (seconds)."""
 
 
 async def close_or_leave(plugin: Closeable, seconds: float, note: str | None = None) -> None:
     """Close a plugin, and wait at most `seconds` for its `close`.
 
-    After this time log an error and cancel the call. If the call does not end then, continue without it.
+    After this time, cancel the call and log an error. If the call does not end even then, continue without it.
 
     - `note`: the note of an error, as in `PluginCall`.
 

@@ -1,4 +1,4 @@
-"""Keeps the records that a job has received from a queue, and makes the calls that acknowledge, prolong and release them."""
+"""Keeps the records that a job has received from a queue. Makes the calls that acknowledge, prolong and release them."""
 
 from __future__ import annotations
 
@@ -29,22 +29,24 @@ from ..publishers.shard_metrics import ShardMetrics
 
 log = logging.getLogger("recordpublisher.queue")
 LINGER_SECONDS = 0.02
-"""For how long finished records are collected before one call acknowledges them (seconds)."""
+"""How long finished records are collected before one call acknowledges them (seconds)."""
 MAX_REMEMBERED = 20_000
-"""How many handled records are remembered, so that duplicates are recognised. They take about 4 MB."""
+"""The most acknowledged records that are remembered, to recognise duplicates. They take about 4 MB."""
 MOST_HANDLED = 10 * MAX_REMEMBERED
-"""The most handled records that are remembered before their acknowledgement has succeeded. One commit can finish this many."""
+"""The most finished records that are remembered until they are acknowledged. One commit can finish this many."""
 TOLERATED_ERRORS = (TransientError, RetriesExhaustedError)
-"""Errors after which the job continues, because records that could not be acknowledged are received again."""
+"""Errors after which the job continues. The queue delivers the records of a failed call again."""
 StartTask = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class InFlight:
-    """Keeps the received records until they are acknowledged or released, and the numbers of the records that were handled last.
+    """Keeps received records until they are acknowledged or released. Remembers the sequence numbers of the last finished ones.
 
-    A record of a queue may contain several sub-records (parts), which have one sequence number. A record is open until all of its parts are
-    finished. If an open record is received again, only its receipt is replaced. A finished record whose acknowledgement has failed is
-    acknowledged when it is received again, and is not given to the sink again.
+    A record of a queue may contain several sub-records (parts) with the same sequence number. A record is open until all of its parts are
+    finished. The sink does not get a record again that is received again in one of these states:
+
+    - It is open. It gets the new receipt.
+    - It is finished, and its acknowledgement has failed. It is acknowledged with the new receipt.
 
     Raises: PluginError if the source's `visibility_seconds` is not a valid number.
     """
@@ -63,11 +65,9 @@ class InFlight:
         self._done: dict[str, Delivery] = {}
         self._given_up: list[Delivery] = []
         self._handled: dict[str, None] = {}
-        """Numbers of records that were handled and whose acknowledgement has not succeeded. If there are too many, the oldest are
-        forgotten.
-        """
+        """Sequence numbers of finished records whose acknowledgement has not succeeded. If there are too many, the oldest are forgotten."""
         self._acknowledged: dict[str, None] = {}
-        """Numbers of records whose acknowledgement has succeeded. If there are too many, the oldest are forgotten."""
+        """Sequence numbers of acknowledged records. If there are too many, the oldest are forgotten."""
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
         self.on_closed: Callable[[], None] = lambda: None
@@ -76,12 +76,12 @@ class InFlight:
     # --- what happens to a record ---
 
     def take(self, records: Sequence[UserRecord], metrics: ShardMetrics, lost_seconds: float = 0.0) -> list[UserRecord]:
-        """Keep received records as open, without their data. Return the records that must be given to the sink.
+        """Keep received records as open, without their data. Return the records that the sink must get.
 
-        `lost_seconds`: the time (seconds) in which this process was suspended during the receive. If the suspension came after the
-        response, it counts towards the visibility timeout.
+        `lost_seconds`: the time (seconds) in which this process was suspended during the receive. It is deducted from the visibility
+        timeout, because the suspension may have come after the response.
 
-        Raises: PluginError if two different records have the same numbers.
+        Raises: PluginError if two different records have the same sequence number and sub-sequence number.
         """
         visible_at = self._clock.boottime() + self._visibility - lost_seconds
         passed_on: dict[tuple[str, int], UserRecord] = {}
@@ -119,7 +119,7 @@ class InFlight:
         return True
 
     def finish(self, numbers: Iterable[str]) -> None:
-        """Count parts of records as finished, because they are stored or will never be stored.
+        """Count parts of records as finished: they are stored, or will never be stored.
 
         `numbers`: the sequence number of the record, once for each part.
         """
@@ -140,32 +140,32 @@ class InFlight:
             self._wake.set()
 
     def expect_reports(self, numbers: Iterable[str]) -> None:
-        """Note that these parts were given to a sink that reports each part when it is finished, even after the end of the run."""
+        """Note that a sink gets these parts, and will report each one when it is finished, even after the end of the run."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink += 1
 
     def cancel_reports(self, numbers: Iterable[str]) -> None:
-        """Note that the write of the records with these numbers has failed, so the sink will never report that it has finished them."""
+        """Note that the write of the records with these numbers has failed, so the sink will not report them."""
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
                 delivery.with_sink = max(0, delivery.with_sink - 1)
 
     def on_report(self, number: str) -> None:
-        """Count one part of the record with this number as finished, because the sink has reported it."""
+        """Count one part of the record with this sequence number as finished, because the sink has reported it."""
         if (delivery := self._open.get(number)) is not None:
             delivery.with_sink = max(0, delivery.with_sink - 1)
             self.finish((number,))
 
     def expect_no_more_reports(self) -> None:
-        """Expect no more reports, because the sink was flushed to the end. It has dropped the parts that are still open."""
+        """Expect no more reports. Called after the last flush of the sink, which has dropped the parts that are still open."""
         for delivery in self._open.values():
             delivery.with_sink = 0
 
     def give_up(self, numbers: Sequence[str]) -> None:
-        """Count these parts of records as parts that this process will not handle.
+        """Note that this process will not handle these parts of records.
 
-        When no part of such a record is open any longer, the record is released, so that another process can receive it.
+        When all other parts of such a record are finished, it is released, so that another process can receive it.
         """
         for number in numbers:
             if (delivery := self._open.get(number)) is not None:
@@ -173,13 +173,16 @@ class InFlight:
         self.finish(numbers)
 
     def are_held(self, numbers: Iterable[str]) -> bool:
-        """Return whether this process still holds all of these records. Another process may have received one after a suspension."""
+        """Return whether all of these records are still hidden from other processes.
+
+        After a suspension of this process, another one may have received them.
+        """
         now = self._clock.boottime()
         found = map(self._open.get, numbers)
         return all(delivery is not None and now < delivery.visible_at for delivery in found)
 
     def oldest_arrivals(self) -> dict[int, float]:
-        """Return when the oldest open record of each receiver arrived (epoch seconds). The key is the `id()` of the receiver's metrics."""
+        """Return when the oldest open record of each receiver arrived (epoch seconds), by the `id()` of the receiver's metrics."""
         oldest: dict[int, float] = {}
         for each in self._open.values():
             key = id(each.metrics)
@@ -204,9 +207,9 @@ class InFlight:
 
     @asynccontextmanager
     async def settling(self, start_task: StartTask) -> AsyncIterator[None]:
-        """Return a context manager that acknowledges finished records and prolongs open ones while its block runs.
+        """Return a context manager. While its block runs, finished records are acknowledged and open ones prolonged.
 
-        When the block ends, the finished records are acknowledged, and the other ones are released.
+        When the block ends, the last finished records are acknowledged, and open ones are released.
 
         Raises: an error of `acknowledge` or `prolong` that ends the job.
         """
@@ -225,7 +228,7 @@ class InFlight:
             task.result()
 
     async def _release_left(self) -> None:
-        """Release the records that were not acknowledged, and close them, except those that a sink reports later."""
+        """Release the records that are open or given up. They are then no longer open, except those that a sink reports later."""
         left = [*self._given_up, *self._open.values()]
         self._given_up.clear()
         for number, delivery in list(self._open.items()):
@@ -246,7 +249,7 @@ class InFlight:
             )
 
     async def _settle(self) -> None:
-        """Acknowledge finished records, and release records that were given up, until the run stops and none of them is left."""
+        """Acknowledge finished records, and release records that were given up. Return when the run has stopped and none is left."""
         while self._done or self._given_up or not self._stopping.is_set():
             await self._wake.wait()
             if not self._stopping.is_set():
@@ -261,7 +264,7 @@ class InFlight:
                 self._remember(delivery.number, is_acknowledged=True)
 
     async def _prolong(self) -> None:
-        """Prolong the records that have less than half of their visibility time left, until the run stops."""
+        """Prolong the open records that have less than half of their visibility time left. Return when the run has stopped."""
         while not self._stopping.is_set():
             try:
                 async with asyncio.timeout(self._visibility / 8):
@@ -273,7 +276,7 @@ class InFlight:
                     delivery.visible_at = max(delivery.visible_at, now + self._visibility)
 
     async def _call(self, name: str, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Make the call `name` of the source (acknowledge, prolong or release) for these records. Return those that succeeded.
+        """Call the source's method `name` (acknowledge, prolong or release) for these records. Return those for which it succeeded.
 
         The others are counted as failed. Raises: a RecordPublisherError that is not one of `TOLERATED_ERRORS`.
         """
@@ -312,9 +315,10 @@ class InFlight:
 
 
 class Delivery(msgspec.Struct, eq=False):
-    """The newest receipt of a record, and how many of its parts are not finished.
+    """A received record with its newest receipt.
 
-    `visible_at`: the time from which other processes may receive the record (seconds, `Clock.boottime`).
+    - `parts`: how many of its sub-records are not finished.
+    - `visible_at`: the time from which other processes may receive the record (seconds, `Clock.boottime`).
     """
 
     record: UserRecord
@@ -322,11 +326,11 @@ class Delivery(msgspec.Struct, eq=False):
     parts: int
     visible_at: float
     is_given_up: bool = False
-    """Whether a part of the record will not be handled here. When no part is open any longer, the record is released, and not
+    """Whether this process will not handle a part of the record. When no part is open any longer, the record is then released instead of
     acknowledged.
     """
     with_sink: int = 0
-    """Number of parts of the record that were given to a sink, which reports when each of them is finished."""
+    """Number of parts that a sink has and will report when they are finished."""
 
     @property
     def number(self) -> str:

@@ -58,10 +58,11 @@ FLUSH_INTERVAL_MS = 1_000
 """Time between two flushes (ms), if the sink has no interval of its own."""
 READY_CHECK_SECONDS = 0.02
 MOST_OPEN, MOST_OPEN_UNTIL_FLUSH, MOST_OPEN_UNTIL_COMMIT = 100, 1_000, 10_000
-"""The most records of one receiver that are not acknowledged. At this number the receiver waits for a flush, which is made at once.
+"""The most records of one receiver that are not acknowledged. At this number the receiver waits, and a flush is made at once.
 
-The first number is for a sink that reports when each record is finished, the second for a sink that is flushed each second, and the third
-for a sink that commits less often.
+- `MOST_OPEN` is for a sink that reports each finished record.
+- `MOST_OPEN_UNTIL_FLUSH` is for a sink that is flushed each second.
+- `MOST_OPEN_UNTIL_COMMIT` is for a sink that commits less often.
 """
 
 
@@ -128,8 +129,8 @@ class QueueJob:
     async def open(self) -> None:
         """Find the queue, open the sinks, and flush once before the first receive.
 
-        Raises: ConfigurationError if the queue or a sink is not configured correctly, KinesisError if a call fails, SinkError if a
-        sink fails.
+        Raises: ConfigurationError if the queue or a sink is not configured correctly; KinesisError if a call fails; SinkError if a sink
+        fails.
         """
         parts = self._parts
         with PluginCall(parts.source, "open"):
@@ -161,7 +162,7 @@ class QueueJob:
         return await self.run_bounded(Bounds())
 
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
-        """Run until a bound is reached. This can be called again. Raises: ConfigurationError if a bound needs the order of records."""
+        """Run until a bound is reached. This can be called again. Raises: ConfigurationError for a bound that needs ordered records."""
         if bounds.until_event_time is not None or bounds.shard_limits:
             words = "a queue keeps no order in time; use max_time, max_records or stop_at_tip"
             raise ConfigurationError("until_event_time", repr(bounds.until_event_time), reason=words)
@@ -178,20 +179,20 @@ class QueueJob:
         return BoundedResult(reason, {}, self._receivers.run_records)
 
     def stop(self) -> None:
-        """End the run after the current write. This may be called from anywhere in the event loop's thread."""
+        """End the run after the current write. Call this in the thread of the event loop."""
         self._completion.stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return an empty snapshot, because the queue keeps the records that are not acknowledged."""
+        """Return a snapshot without positions: a queue itself keeps the records that are not acknowledged."""
         return {"shards": {}}
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink. After that, everything that was written is durable and counts as finished."""
+        """Flush the sink, and return an empty snapshot. After that, all written records are stored and count as finished."""
         await self._flush()
         return self.snapshot()
 
     async def close(self) -> None:
-        """Close sinks and source. Each is closed even if closing another one fails."""
+        """Close the sinks and the source. If closing one of them fails, the others are still closed."""
         seconds = self._settings.drain_ms / 1000
         closing = (
             close_sink(self._sink, seconds),
@@ -203,11 +204,11 @@ class QueueJob:
                 raise result
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics as a plain dict: `worker`, and under `shards` the metrics of each receiver."""
+        """Return the metrics as a plain dict: those of the job under `worker`, and those of each receiver under `shards`."""
         return self._view.metrics()
 
     def retention_ms(self, stream: str) -> int | None:
-        """Return None, because a queue does not report its retention."""
+        """Return None, because a queue does not report how long it keeps records."""
         return None
 
     def progress(self) -> WorkerProgress:
@@ -215,7 +216,7 @@ class QueueJob:
         return self._view.progress()
 
     def sink_metrics(self) -> list[SinkMetric]:
-        """Return the metrics that the sink exports. If the sink raises, return none and log one warning."""
+        """Return the metrics that the sink exports. If the sink raises an error, return an empty list. One warning is logged then."""
         return self._sink_metrics.read()
 
     def sink_unfinished(self) -> Unfinished | None:
@@ -228,7 +229,7 @@ class QueueJob:
 
     @property
     def ending(self) -> asyncio.Event:
-        """An event that is set when a run begins to end, and cleared when the next run starts."""
+        """An event that is set when a run begins to end, and is cleared when the next run starts."""
         return self._completion.ending
 
     @property
@@ -241,11 +242,11 @@ class QueueJob:
         return []
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the job is not ready, as sentences for people; an empty list while it receives and its flushes succeed."""
+        """Return why the job is not ready, as sentences for people. The list is empty while receives and flushes succeed."""
         return self._view.reasons_not_ready()
 
     async def wait_ready(self) -> None:
-        """Wait until the run has received once, or has ended. Raises: the error that ended it."""
+        """Wait until the first receive of the run has succeeded, or the run has ended. Raises: the error that ended the run."""
         while not self._completion.has_ended and not self._view.has_received():  # noqa: ASYNC110 - no event for each receive
             await asyncio.sleep(READY_CHECK_SECONDS)
         if self._completion.error is not None:
@@ -256,7 +257,7 @@ class QueueJob:
     async def _run(self, bounds: Bounds) -> tuple[EndReason, Unfinished | None]:
         """Start the tasks of the run, wait for its end, and end the tasks.
 
-        Return the reason of the end, and the records for which a flush was waiting if the flush was interrupted.
+        Return why the run has ended. If a flush was interrupted, also return the records for which it was waiting.
 
         Raises: the error that ended the run.
         """
@@ -293,7 +294,7 @@ class QueueJob:
         return reason, hung
 
     async def _end(self, cancelled: Collection[asyncio.Task[None]]) -> None:
-        """Wait for cancelled tasks, but no longer than `flink.job.drain.timeout`, because a source may catch its cancellation."""
+        """Wait until cancelled tasks have ended, but at most `flink.job.drain.timeout`. A source may catch its cancellation."""
         seconds = self._settings.drain_ms / 1000
         for hung in await end_or_leave(cancelled, seconds):
             log.error(
@@ -305,7 +306,9 @@ class QueueJob:
             )
 
     async def _end_at_tip(self, receiving: Collection[asyncio.Task[None]]) -> None:
-        """End a run with `stop_at_tip` when all receivers have ended. In such a run they end by themselves when the queue is empty."""
+        """Wait until all receivers have ended, and then end the run. They end by themselves only with `stop_at_tip`, when the queue is
+        empty.
+        """
         await asyncio.wait(receiving)
         if all(not task.cancelled() and task.exception() is None for task in receiving):
             self._completion.complete(EndReason.TIP)
@@ -313,7 +316,7 @@ class QueueJob:
     # --- flushes ---
 
     async def _flush(self, may_be_partial: bool = False, stopped: Collection[str] = (), is_last: bool = False) -> None:
-        """Flush the sink, and acknowledge the written records.
+        """Flush the sink, and count the written records as finished.
 
         No record is written during the flush, so every written record is stored after it. `may_be_partial`, `stopped` and `is_last` are
         fields of the sink's `Checkpoint`.
@@ -328,10 +331,10 @@ class QueueJob:
                 self._in_flight.finish(self._receivers.take_written())
 
     async def _flush_periodically(self) -> None:
-        """Flush the sink. If the sink's target is unavailable, try again as the retry policy `store_outages` allows.
+        """Flush the sink. If its target is unavailable, try again as the retry policy `store_outages` allows.
 
-        If the job ended instead, the next start would receive every record again. A sink that reports
-        finished records need not finish all of them in this flush, because a slow handler would delay the others.
+        If the job ended instead, the next start would receive every record again. A sink that reports finished records need not wait for
+        all of them here, because a slow handler would delay the others.
         """
 
         async def flush() -> None:
@@ -348,12 +351,11 @@ class QueueJob:
             self._flushes.request()
 
     async def _flush_last(self, reason: EndReason, hung: Unfinished | None) -> None:
-        """Flush the sink at the end of a run. After a stop the sink drops the records that it has not begun, which are then released.
+        """Flush the sink at the end of a run. After a stop, the sink drops the records that it has not begun. They are released then.
 
         After a stop or `max_time`, the wait for a call of user code is limited.
 
-        - `hung`: the records of the calls that did not return during an earlier flush, or None. If there are some, do not wait for them
-          again.
+        - `hung`: the records of calls that did not return during an earlier flush, or None. These calls are not waited for again.
         """
         stopped = [each.shard.key for each in self._receivers] if reason is EndReason.STOPPED else ()
         flush = partial(self._flush, stopped=stopped, is_last=True)
@@ -370,9 +372,9 @@ class QueueJob:
             await wait_for_store(partial(self._flush, may_be_partial=True), outages, "the sink")
 
     async def _unless_hung(self, ending: Coroutine[Any, Any, None], reason: EndReason | None) -> Unfinished | None:
-        """Await `ending`, the work that ends a run. Return None when it has finished.
+        """Await `ending`, the work that ends a run, and return None.
 
-        After a stop or `max_time`, cancel `ending` if a call of user code hangs. Then return the sink's unfinished records.
+        After a stop or `max_time`, a call of user code may take too long. Then cancel `ending`, and return the sink's unfinished records.
         """
         seconds = self._settings.drain_ms / 1000 if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
         limits_all = reason is EndReason.STOPPED
@@ -390,7 +392,7 @@ class QueueJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """The settings of a queue job, with their types. Times are in ms."""
+    """The settings of a queue job. Times are in ms."""
 
     most_bytes: int = of_property(WORKER_BYTES)
     on_poison: OnBadRecord = of_property(ON_BAD_RECORD, kind=OnBadRecord)
@@ -412,7 +414,7 @@ class QueueSettings:
 
 
 class QueueJobParts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts from which a queue job is built. `FetcherDependencies` describes the parts that a fetcher has as well."""
+    """The parts from which a queue job is built. `FetcherDependencies` describes those that a fetcher has as well."""
 
     source: QueueSource
     stream: str

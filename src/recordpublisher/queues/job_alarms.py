@@ -1,4 +1,4 @@
-"""Raises the alarms of a queue job: for a call of the sink that does not return, and for records that are not written."""
+"""Raises the alarms of a queue job: for a call of the sink that does not return, and for records that wait to be written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger("recordpublisher.alarm")
 
 
 class QueueAlarms:
-    """Raises alarms if a call of the sink does not return, or if a receiver's records are not written."""
+    """Raises an alarm if a call of the sink does not return, if a receiver's records wait to be written, or if its calls fail."""
 
     def __init__(
         self, receivers: Receivers, sink: Sink, clock: Clock, interval_ms: int, listener: AlarmListener | None
@@ -33,7 +33,7 @@ class QueueAlarms:
         self.active = ActiveAlarms(interval_ms, listener)
 
     async def run(self) -> None:
-        """Run the checks until cancelled. If a check fails, the error is logged, and the job continues."""
+        """Check for alarms until cancelled. If a check itself fails, log the error and continue."""
         while self._interval_ms >= 0:
             await asyncio.sleep(self._pause)
             try:

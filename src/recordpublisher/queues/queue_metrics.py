@@ -1,4 +1,4 @@
-"""Computes the metrics, the progress and the readiness of a queue job, which has metrics of receivers instead of shards."""
+"""Computes the metrics, the progress and the readiness of a queue job. It has metrics of receivers instead of shards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .receivers import Receiver, Receivers
 
 
 class QueueMetrics(msgspec.Struct, frozen=True):
-    """Computes the metrics, the progress and the readiness of a queue job from the parts of the job that are its fields."""
+    """Computes the metrics, the progress and the readiness of a queue job. Its fields are the parts of the job that are measured."""
 
     receivers: Receivers
     in_flight: InFlight
@@ -40,9 +40,9 @@ class QueueMetrics(msgspec.Struct, frozen=True):
     dead_letters: DeadLetterHandler
 
     def metrics(self) -> dict[str, Any]:
-        """Return the metrics of the worker, and of each receiver under the names that a shard's metrics have.
+        """Return the metrics of the worker and of each receiver. Those of a receiver have the names of a shard's metrics.
 
-        A metric that a queue does not have is 0 or null.
+        A metric that a queue does not have is 0 or None.
         """
         unfinished, oldest = unfinished_of(self.sink), self.in_flight.oldest_arrivals()
         shards = {each.shard.key: self._metrics_of(each, unfinished, oldest) for each in self.receivers}
@@ -86,7 +86,7 @@ class QueueMetrics(msgspec.Struct, frozen=True):
         )
 
     def reasons_not_ready(self) -> list[str]:
-        """Return why the job is not ready, as sentences for people, or an empty list if it is ready.
+        """Return why the job is not ready, as sentences for people. The list is empty if it is ready.
 
         The run, the flushes, the calls of the sink and the receives are considered.
         """
@@ -99,7 +99,7 @@ class QueueMetrics(msgspec.Struct, frozen=True):
         return self.completion.is_running and any(each.last_read_ms is not None for each in self.receivers)
 
     def _why_nothing_is_received(self, now_ms: int) -> list[str]:
-        """Return the reason why the job is not ready if no receive has succeeded lately, else an empty list.
+        """Return a sentence in a list if no receive has succeeded lately, or else an empty list.
 
         A receiver that waits for the sink does not count.
         """
@@ -141,7 +141,10 @@ class QueueMetrics(msgspec.Struct, frozen=True):
         }
 
     def _behind_ms(self, receiver: Receiver) -> int:
-        """Return the age of the oldest record of the last receive (ms); 0 after an empty receive. It grows until the next receive."""
+        """Return the age of the oldest record of the last receive (ms); 0 after an empty receive, -1 before the first one.
+
+        It grows until the next receive.
+        """
         last, now_ms = receiver.metrics.millis_behind_latest, self.clock.now_ms()
         if last < 0 or receiver.last_read_ms is None:
             return last
@@ -160,9 +163,9 @@ class QueueMetrics(msgspec.Struct, frozen=True):
         return max(0, *ages) if ages else None
 
     def _unread_ms(self, receiver: Receiver) -> int | None:
-        """Return how long the receiver's call has had no answer (ms).
+        """Return for how long the receiver's call has had no answer (ms).
 
-        Return None if the receiver makes no call now, or if the call is recent and the one before it has not failed.
+        Return None if the receiver makes no call now. Also return None for a recent call, unless the call before it failed.
         """
         if receiver.receiving_since_ms is None:
             return None
@@ -183,6 +186,6 @@ def _nothing(metric: Metric[Any]) -> Any:
 
 
 _READ_FIELDS = {camel_case(each.name): each.name for each in fields(ShardMetrics) if each.metadata}
-"""The field of `ShardMetrics` for each metric that is counted at a receive."""
+"""The metrics that are counted at a receive, each with the name of its field in `ShardMetrics`."""
 _UNKNOWN = ("ms", "epoch ms", "files", "bytes", "worker", "workers")
-"""The units of gauges whose value is null, because a queue does not have them."""
+"""Gauges in these units are None, because a queue does not have them."""

@@ -36,16 +36,16 @@ log = logging.getLogger("recordpublisher.queue")
 EMPTY_SECONDS = 0.1
 """Time between two receives (seconds), if the source returns at once when its queue is empty."""
 SLOW_RECEIVE_SECONDS = 30.0
-"""A receive that takes longer than this is logged (seconds). One that waits for records takes 20 s in SQS, the longest that is usual."""
+"""A receive that takes longer than this is logged (seconds). A receive that waits for records takes up to 20 s, as in SQS."""
 FULL_RECEIVES = 10
-"""After this many full receives in a row, all of them written, one more receiver calls the queue."""
+"""After this many full receives in a row, if all of their records were written, one more receiver calls the queue."""
 
 
 class Receivers:
     """Owns the receivers and their queued records, and lets only one call of the sink run at a time.
 
-    At first one receiver calls the queue. After ten full receives in a row whose records were written, one more receiver calls, so that a
-    slow sink does not get more records than it can handle. After an empty receive, one receiver fewer calls.
+    At first one receiver calls the queue. After ten full receives in a row whose records were written, one more receiver calls. So a slow
+    sink does not get more records than it can handle. After an empty receive, one receiver fewer calls.
 
     - `most_open`: a receiver waits when it has this number of records that are not acknowledged.
     - `most_bytes`: every receiver waits when all receivers together hold this number of bytes that are not written.
@@ -91,7 +91,9 @@ class Receivers:
         self._wake_writer = asyncio.Event()
         self._is_stopping = False
         self._written: list[str] = []
-        """Numbers of records that were written since the last flush. It stays empty if the sink itself reports finished records."""
+        """Sequence numbers of the records that were written since the last flush. If the sink itself reports finished records, these are
+        only the records that were not deserialized.
+        """
         self.turn = SinkTurn()
         """The lock that is held during every call of the sink."""
         self.records = 0
@@ -114,7 +116,7 @@ class Receivers:
             receiver.is_at_tip, receiver.last_read_ms = False, None
 
     def end_run(self) -> None:
-        """Drop the records that were not flushed, whether they were written or not. None of them is acknowledged.
+        """Drop the queued records, and forget the written ones that were not flushed. None of them is acknowledged.
 
         So the next run may flush the sink even after an error in which the sink has lost records.
         """
@@ -126,7 +128,7 @@ class Receivers:
             receiver.held_bytes = 0
 
     def wake(self) -> None:
-        """Let `write_all` continue, because the sink may have room again."""
+        """Make `write_all` check again whether the sink has room."""
         self._wake_writer.set()
 
     def stop(self) -> None:
@@ -137,7 +139,7 @@ class Receivers:
     def take_written(self) -> list[str]:
         """Return the sequence numbers of the records that were written since the last call of this method.
 
-        Call this directly after a flush of the sink, so that all of these records are stored.
+        Call this directly after a flush of the sink: then all of these records are stored.
         """
         written, self._written = self._written, []
         return written
@@ -145,7 +147,7 @@ class Receivers:
     # --- receive: one task a receiver, which is cancelled at the end ---
 
     async def receive_all(self, receiver: Receiver) -> None:
-        """Receive until cancelled, or with `stop_at_tip` until the queue is empty."""
+        """Receive until cancelled. In a run with `stop_at_tip`, receive until the queue is empty."""
         while await self._wait_for_turn(receiver):
             # 1. Receive. If this is cancelled, the source releases the records that the call brings.
             began, lost_before = self._clock.monotonic(), self._lost_seconds()
@@ -166,12 +168,12 @@ class Receivers:
             self._count(receiver, count, size)
 
     def _lost_seconds(self) -> float:
-        """Return the total time so far in which this process was suspended (seconds)."""
+        """Return for how long this process was suspended in total so far (seconds)."""
         self._suspension.check()
         return self._suspension.lost_seconds
 
     async def _wait_for_turn(self, receiver: Receiver) -> bool:
-        """Wait until the receiver may call the queue. Return False if a run with `stop_at_tip` has reached its end."""
+        """Wait until the receiver may call the queue, and return True. Return False at the end of a run with `stop_at_tip`."""
         while True:
             is_wanted = receiver.index < self._wanted
             if self._bounds.stop_at_tip and (receiver.is_at_tip or (self._has_seen_tip and not is_wanted)):
@@ -199,7 +201,7 @@ class Receivers:
             return await self._source.receive(metrics)
 
     def _measure(self, receiver: Receiver, records: Sequence[UserRecord]) -> tuple[int, int]:
-        """Count the records and bytes of a receive in the metrics, and return both numbers.
+        """Count a receive in the metrics. Return the number of its records, and their bytes.
 
         The age of the oldest record becomes the receiver's `millis_behind_latest`.
 
@@ -247,9 +249,9 @@ class Receivers:
         self._notify()
 
     def _count(self, receiver: Receiver, count: int, size: int) -> None:
-        """Change the number of receivers that call, if a receive of `count` records and `size` bytes shows that it should be changed.
+        """Use one receiver more after enough full receives, or one fewer after an empty receive.
 
-        Called when there is room for more records.
+        Called after a receive of `count` records and `size` bytes, when its records were written and there is room for more.
         """
         is_full = count >= self._source.full_receive or size >= self._source.full_bytes
         self._full_receives = self._full_receives + 1 if is_full else 0
@@ -274,7 +276,7 @@ class Receivers:
     # --- write: one task, which is stopped and never cancelled ---
 
     async def write_all(self, complete: Callable[[EndReason], None]) -> None:
-        """Write the queued batches of the receivers until stopped. Call `complete` when a bound of the run is reached."""
+        """Write the queued batches of the receivers until stopped. When a bound of the run is reached, call `complete` and return."""
         while not self._is_stopping:
             if (reason := self._end_reason()) is not None:
                 complete(reason)
@@ -344,7 +346,7 @@ class Receivers:
         self._run_bytes += batch.raw_bytes
 
     def _holds(self, receiver: Receiver, numbers: Sequence[str]) -> bool:
-        """Return whether this process still holds all of these records. If not, give them up."""
+        """Return whether all of these records are still hidden from other processes. If not, release them (`InFlight.give_up`)."""
         if self._in_flight.are_held(numbers):
             return True
         log.warning(
@@ -357,7 +359,7 @@ class Receivers:
 
 
 class Receiver(msgspec.Struct, eq=False):
-    """One receiver, which makes one call at a time, and the records of that call. Sinks and metrics see it as a shard."""
+    """One receiver, which makes one call at a time, and the records of that call. For sinks and metrics it is a shard."""
 
     index: int
     shard: Shard
@@ -367,18 +369,18 @@ class Receiver(msgspec.Struct, eq=False):
     """Number of records that were written. `payload_bytes` is their size."""
     payload_bytes: int = 0
     queued: RecordBatch | None = None
-    """The batch that the sink gets next from this receiver."""
+    """The next batch of this receiver that the sink gets."""
     held_bytes: int = 0
-    """Bytes of memory held by the records of the receive that is being written."""
+    """Bytes of memory that the records of the current receive take until they are written."""
     receiving_since_ms: int | None = None
-    """Since when the receiver's call has been running, including retries (epoch ms)."""
+    """When the receiver's current call began, including its retries (epoch ms). None if it makes no call."""
     is_at_tip: bool = False
     last_read_ms: int | None = None
-    """When the last receive of this run has succeeded (epoch ms)."""
+    """When the last successful receive of this run returned (epoch ms)."""
     last_record_ms: int | None = None
     """When the receiver last got a record (epoch ms)."""
     last_write_ms: int | None = None
     waits_since: float | None = None
-    """Since when `queued` has been waiting or being written (monotonic seconds)."""
+    """When `queued` began to wait for its write (monotonic seconds). None if nothing waits."""
     taken: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
-    """An event that is set when `queued` was written."""
+    """An event that is set when `queued` was written completely."""

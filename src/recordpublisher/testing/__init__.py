@@ -1,7 +1,10 @@
 """Helpers for tests of plugins and jobs.
 
-`record` and `batch_of` make records and batches for handlers and sinks, and `archive_of` lets a job read archived records.
-There is a contract for each kind of plugin, which pytest runs as a subclass. `run_virtual` runs a coroutine on virtual time.
+- `record` and `batch_of` make records and batches, as handlers and sinks get them.
+- `archive_of` lets a job read archived records.
+- There is a contract (a set of tests) for each kind of plugin. Subclass it, and run pytest.
+- `run_virtual` runs a coroutine on virtual time.
+
 A Kinesis endpoint for tests is in `recordpublisher.local`: start with `serve_in_thread`.
 """
 

@@ -24,16 +24,19 @@ from .records import as_record, as_user_record
 def archive_of(
     source: str | os.PathLike[str] | Iterable[Any], *, shards: Sequence[Shard] = ()
 ) -> Iterator[dict[str, str]]:
-    """Return a context manager whose value is the properties with which a job reads an archive to its end, without a network.
+    """Return a context manager. Its value is the properties with which a job reads an archive to its end, without a network.
 
     The job reads as fast as it handles the records, shard by shard, parents before children. Event times and watermarks are computed from
     the records. On virtual time (`run_virtual`), pauses, timeouts and retries of the job take no time.
 
-    - `source`: the folder of an archive that `flink.sink.archive` wrote; it may have only some of the files, but needs its folder
-      `_recordpublisher`. It may also be an iterable, which is written into a temporary folder and deleted when the `with` block ends:
-      records (made by `record`), payloads (bytes, text), or values, in the order of each shard. The sequence numbers of payloads and values
-      are 1, 2, 3 and so on.
-    - `shards`: the shards with their parents, if the parents matter. Any other shard of a record has no parents.
+    `source` is one of these:
+
+    - A folder: the archive that `flink.sink.archive` wrote there. It may have only some of the files, but needs its folder
+      `_recordpublisher`.
+    - An iterable of records (made by `record`), payloads (bytes, text) or values, in the order of each shard. They are written into a
+      temporary folder, which is deleted when the `with` block ends. Payloads and values get the sequence numbers 1, 2, 3 and so on.
+
+    `shards`: the shards with their parents, if the parents matter. Any other shard of a record has no parents.
 
     Raises: StateError if the records of a shard are not in the order of their numbers; TypeError if a value cannot be written as JSON.
     """
@@ -58,7 +61,7 @@ def _properties(folder: str) -> dict[str, str]:
 
 
 async def _write(folder: str, records: Sequence[Record[Any]], shards: Sequence[Shard]) -> None:
-    """Write the records as a job writes an archive: each shard is listed, read from its beginning to its end, and committed."""
+    """Write the records as a job writes an archive: it lists each shard, reads it from its beginning to its end, and commits."""
     from recordpublisher import JsonlSink  # Imported here because few tests need an archive.
 
     by_shard: dict[str, list[Record[Any]]] = {shard.key: [] for shard in shards}

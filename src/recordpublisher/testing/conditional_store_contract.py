@@ -1,4 +1,4 @@
-"""The contract of conditional stores as tests. Subclass `ConditionalStoreContract`, provide a case, and run pytest.
+"""The contract of a conditional store: tests that it must pass. Subclass `ConditionalStoreContract`, provide a case, and run pytest.
 
 class TestRedisStore(ConditionalStoreContract):
     @asynccontextmanager
@@ -21,7 +21,7 @@ RACES = 3
 
 @dataclass(frozen=True, slots=True)
 class ConditionalStoreCase:
-    """An empty location of a store. Each call of `open` makes another store for it, as independent processes would."""
+    """An empty place for values. Each call of `open` makes a new store object for this place, as each process does."""
 
     open: Callable[[], ConditionalStore]
 
@@ -29,12 +29,12 @@ class ConditionalStoreCase:
 class ConditionalStoreContract(Contract[ConditionalStoreCase]):
     """The tests of any conditional store. Implement `open_case`.
 
-    A store that passes them can keep snapshots, groups of workers and Spark's claims.
+    A store that passes them can keep the state of jobs, of groups of workers, and of Spark queries.
     """
 
     @on_case
     async def test_a_value_is_put_only_where_there_is_none(self, case: ConditionalStoreCase) -> None:
-        """Check that the second writer gets a ConflictError with the first writer's value, even through another store object."""
+        """Check that the second writer of a name gets a ConflictError, which has the value of the first writer."""
         store, other = case.open(), case.open()
         assert isinstance(store.place, str), f"`place` is {store.place!r}: it must be a text, which messages show"
         _check_read("get", await store.get("a/1"), None)
@@ -46,7 +46,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_read_shows_every_write_that_has_returned(self, case: ConditionalStoreCase) -> None:
-        """Check that each kind of read shows a new, a replaced and a deleted value at once, even through another store object."""
+        """Check that each kind of read shows a new, a replaced and a deleted value at once, even if another process wrote it."""
         writer, reader = case.open(), case.open()
         _check_read("list", dict(await reader.list("a/")), {})
         first = await writer.put_if_absent("a/1", b"1")
@@ -60,7 +60,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_value_is_replaced_only_with_its_version(self, case: ConditionalStoreCase) -> None:
-        """Check that a process that was suspended, replaced and woken gets a ConflictError, and changes nothing."""
+        """Check that a write with an old version raises ConflictError and changes nothing. A process that was suspended may try that."""
         sleeper, successor = case.open(), case.open()
         first = await sleeper.put_if_absent("a/1", b"1")
         second = await successor.compare_and_set("a/1", b"2", first)
@@ -88,7 +88,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_of_many_writers_one_wins(self, case: ConditionalStoreCase) -> None:
-        """Check that, of eight processes that write at the same time, one succeeds and the others learn its value."""
+        """Check that one of eight processes that write at the same time succeeds. The others get its value in a ConflictError."""
         store = case.open()
 
         async def put(number: int) -> bytes | None:
@@ -105,9 +105,9 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_of_many_writers_with_one_version_one_wins(self, case: ConditionalStoreCase) -> None:
-        """Check that of several writers with the same version one succeeds.
+        """Check that exactly one of several writers with the same version succeeds.
 
-        A store that compares first and writes later would also let a replaced process write.
+        A store fails this test if it compares the version first and writes later.
         """
         stores = [case.open() for _ in range(8)]
         version = await stores[0].put_if_absent("a/1", b"0")
@@ -133,7 +133,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
     async def test_values_versions_and_names_are_listed_by_prefix_and_in_order(
         self, case: ConditionalStoreCase
     ) -> None:
-        """Check that all three listings agree, and that the listing of names ends at `before`."""
+        """Check that `list`, `list_versions` and `list_names` agree, and that `list_names` returns only names that sort before `before`."""
         store = case.open()
         assert await store.list("") == {}
         for name in ("a/x-2", "a/x-1", "a/y-1", "b/x-1", "a2/x"):
@@ -153,7 +153,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_several_values_are_read_at_once(self, case: ConditionalStoreCase) -> None:
-        """Check that names without a value are left out of the result."""
+        """Check that `get_all` leaves out names without a value."""
         store = case.open()
         for name in ("a/1", "b/c"):
             await store.put_if_absent(name, name.encode())
@@ -164,7 +164,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_large_and_empty_values_are_stored_unchanged(self, case: ConditionalStoreCase) -> None:
-        """Check values of a quarter of a megabyte, with every byte, and of no byte."""
+        """Check a value of a quarter of a megabyte with every possible byte, and an empty value."""
         store = case.open()
         await store.put_if_absent("large", large := bytes(range(256)) * 1000)
         await store.put_if_absent("empty", b"")
@@ -175,7 +175,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_long_listing_is_complete(self, case: ConditionalStoreCase) -> None:
-        """Check that forty values, which together have one and a half megabytes, are listed and can be deleted."""
+        """Check that forty values of together 1.6 MB are listed and can be deleted."""
         store = case.open()
         for number in range(40):
             await store.put_if_absent(f"many/{number:02d}", b"%02d" % number * 20_000)
@@ -187,7 +187,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
     @on_case
     async def test_a_closed_store_opens_again(self, case: ConditionalStoreCase) -> None:
-        """Check that a store that is closed, even without use or twice, opens again by its next call and has the stored values."""
+        """Check that a closed store opens again at its next call, and has the stored values. It may also be closed unused or twice."""
         store = case.open()
         await store.close()
         version = await store.put_if_absent("a/1", b"1")
@@ -198,7 +198,7 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
 
 
 async def _check_reads(store: ConditionalStore, stored: VersionedValue | None) -> None:
-    """Check that each kind of read shows the value of `a/1`, the only one, or no value if it was deleted."""
+    """Check that each kind of read shows `stored` as the value of `a/1`, and no other value. None means that it was deleted."""
     values = {} if stored is None else {"a/1": stored}
     _check_read("get", await store.get("a/1"), stored)
     _check_read("get_all", dict(await store.get_all(["a/1"])), values)
@@ -210,7 +210,7 @@ async def _check_reads(store: ConditionalStore, stored: VersionedValue | None) -
 
 
 def _check_read(method: str, found: object, stored: object) -> None:
-    """Check what a read found. Raises: AssertionError if it differs from what was stored before the read."""
+    """Check that `method` found what was stored before. Raises: AssertionError if it did not."""
     assert found == stored, (
         f"`{method}` found {repr_of(found)} where {repr_of(stored)} was stored: a read must show every write that has returned, also "
         "a write of another process"
@@ -218,7 +218,7 @@ def _check_read(method: str, found: object, stored: object) -> None:
 
 
 async def _conflict(write: Awaitable[str]) -> VersionedValue | None:
-    """Return the stored value that the ConflictError of a write contains. Raises: AssertionError if the write succeeded."""
+    """Await a write that must fail. Return the stored value that its ConflictError contains. Raises: AssertionError if it succeeds."""
     try:
         await write
     except ConflictError as error:

@@ -1,4 +1,4 @@
-"""The common parts of all contracts. Each test gets a case and an event loop of its own, and has a deadline."""
+"""The common parts of all contracts. Each test gets a fresh case (a plugin with its data), an event loop and a deadline."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ Case = TypeVar("Case")
 
 
 class Contract(ABC, Generic[Case]):
-    """The tests of one kind of plugin. Implement `open_case`; override `execute` to run them on virtual time (`run_virtual`)."""
+    """The tests of one kind of plugin. Implement `open_case`. To run the tests on virtual time (`run_virtual`), override `execute`."""
 
     deadline = 10.0
     """The most seconds for each of three steps: opening the case, the test itself, and closing the case. Default: 10; 60 for a queue.
 
-    The time is the event loop's. A call that blocks the loop for this time also fails the test.
+    These are seconds of the event loop. A call that blocks the loop for as long also fails the test.
     """
 
     @abstractmethod
     def open_case(self) -> AbstractAsyncContextManager[Case]:
-        """Return a fresh case for one test, as an async context manager, which closes everything that it has opened."""
+        """Return an async context manager with a fresh case for one test. At its end it closes everything that it has opened."""
 
     def execute(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a test's coroutine on a loop of its own."""
@@ -38,11 +38,11 @@ class Contract(ABC, Generic[Case]):
 
 
 EARLIEST_MS, LATEST_MS = 946_684_800_000, 4_102_444_800_000
-"""The beginnings of the years 2000 and 2100 (epoch ms). A time in the wrong unit, seconds or ms, is not between them."""
+"""The beginnings of the years 2000 and 2100 (epoch ms). A time that is given in the wrong unit is not between them."""
 
 
 def check_arrival_times(batches: Iterable[RecordBatch]) -> None:
-    """Check the arrival times of all records. Raises: AssertionError if one is not from the years 2000 to 2100."""
+    """Check the arrival times of all records. Raises: AssertionError if one is not from 2000 to 2100."""
     for record in (each for batch in batches for each in batch.records):
         arrival = record.arrival
         is_time = isinstance(arrival, (int, float)) and EARLIEST_MS <= arrival * 1000 <= LATEST_MS
@@ -68,7 +68,7 @@ async def check_answers_for_doctor(source: RecordSource, stream: str) -> None:
 
 Test = Callable[[Any, Case], Coroutine[Any, Any, None]]
 GRACE_SECONDS = 1.0
-"""The time in which a cancelled task of a test must end (seconds)."""
+"""How long a cancelled task of a test may take to end (seconds)."""
 
 
 def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
@@ -83,10 +83,9 @@ def on_case(test: Test[Case]) -> Callable[[Contract[Case]], None]:
 
 
 class _CaseRun(Generic[Case]):
-    """One run of a test: opens the case, tests it, and closes it, each within the contract's deadline.
+    """One run of a test: opens the case, tests it, and closes it. Each step has the contract's deadline.
 
-    All three run in one task of their own. If they ran in the caller's task, code that catches CancelledError would also catch the
-    cancellation by a timeout.
+    The steps run in a task of their own. If they ran in the task that waits for them, their code could catch the cancellation by a timeout.
     """
 
     def __init__(self, contract: Contract[Case], test: Test[Case]) -> None:
@@ -95,7 +94,10 @@ class _CaseRun(Generic[Case]):
         self._before: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
-        """Run the test. Raises: AssertionError if a step takes too long, or blocks the event loop; the errors of the test."""
+        """Run the test.
+
+        Raises: AssertionError if a step takes too long or blocks the event loop; the errors of the test.
+        """
         hung = ""
         with _BlockedLoop(self._contract.deadline) as blocked:
             testing = asyncio.create_task(self._run_steps())
@@ -137,27 +139,25 @@ class _CaseRun(Generic[Case]):
         return self._began + self._contract.deadline - asyncio.get_running_loop().time()
 
     def _tasks_of_test(self, testing: asyncio.Task[None]) -> list[asyncio.Task[Any]]:
-        """Return the test's task, and the tasks that it has started.
+        """Return the test's task, and the tasks that the test has started.
 
-        Tasks of the case itself, such as a server's, are left out, because they end with the case.
+        Tasks that the case has started, such as those of a server, are left out. They end with the case.
         """
         started = asyncio.all_tasks() - self._before if self._before else set()
         return [testing, *(started - {testing})]
 
 
 class _BlockedLoop:
-    """Raises AssertionError in a call that blocks the event loop for `seconds`, at the line at which the call is.
+    """A context manager that interrupts a call which blocks the event loop for `seconds`. The call then raises AssertionError.
 
     A thread watches whether the loop still runs its timers, and interrupts the loop's thread by a signal. This works only in the main
     thread of a system that has signals, which is where pytest runs tests. Elsewhere nothing is watched.
 
-    - `fault`: the error, which is kept because the code that was interrupted may have caught it.
+    `fault`: the text of the error. It is kept, because the interrupted code may catch the error.
     """
 
     CHECKS = 10
-    """The loop counts as blocked if it has run no timer during this number of checks. A process that the system has stopped makes no
-    checks.
-    """
+    """The loop counts as blocked if no timer has run during this number of checks. No check is made while the process is suspended."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -199,7 +199,7 @@ class _BlockedLoop:
                 signal.pthread_kill(self._thread, signal.SIGALRM)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Raise the error in the call that blocks. If the signal has another cause, such as pytest-timeout, call the previous handler."""
+        """Raise AssertionError in the call that blocks. If another program sent the signal, such as pytest-timeout, call its handler."""
         if self._is_blocked:
             self._is_blocked = False
             self.fault = (

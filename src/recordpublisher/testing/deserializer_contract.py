@@ -1,4 +1,4 @@
-"""The contract of deserializers as tests. Subclass `DeserializerContract`, provide a case, and run pytest.
+"""The contract of a deserializer: tests that it must pass. Subclass `DeserializerContract`, provide a case, and run pytest.
 
 class TestPairs(DeserializerContract):
     @asynccontextmanager
@@ -21,7 +21,7 @@ from .records import batch_of
 
 @dataclass(frozen=True, slots=True)
 class DeserializerCase:
-    """A deserializer, payloads, and the values that the deserializer must return for them.
+    """A deserializer with payloads, and with the values that it must return for them.
 
     - `expected`: the value of each payload. At least two payloads are needed.
     - `bad`: payloads that have no value.
@@ -32,7 +32,7 @@ class DeserializerCase:
     bad: Sequence[bytes] = ()
 
     async def values(self, *payloads: bytes) -> list[Any]:
-        """Return the values of a batch with these payloads. Raises: AssertionError if there is not one value for each record."""
+        """Return the values of a batch with these payloads. Raises: AssertionError if there is not one value for each payload."""
         batch = replace(batch_of(*payloads), decoded=None, event_times=None, watermarks=None)
         if isinstance(self.deserializer, PreparedDeserializer):
             await self.deserializer.prepare(batch)
@@ -58,7 +58,7 @@ class DeserializerContract(Contract[DeserializerCase]):
 
     @on_case
     async def test_records_may_be_deserialized_again_and_alone(self, case: DeserializerCase) -> None:
-        """Check that a value depends only on its record, because after an error the job calls `values` for each record alone."""
+        """Check that a value depends only on its record. After an error, a job calls `values` again for each record alone."""
         for payload, value in reversed(list(case.expected.items())):
             values = await case.values(payload, payload)
             assert values == [value, value], (
@@ -67,9 +67,9 @@ class DeserializerContract(Contract[DeserializerCase]):
 
     @on_case
     async def test_a_bad_record_raises_for_itself_alone(self, case: DeserializerCase) -> None:
-        """Check that a bad record raises an error, which may be any exception.
+        """Check that `values` raises an error for a bad record. Any exception will do.
 
-        The records next to the bad one, and later batches, must still have their values.
+        The other records, in this batch and in later ones, must still have their values.
         """
         for bad in case.bad:
             assert await _raises(case, bad), f"the payload {bad!r:.100} has a value: a bad record must raise an error"

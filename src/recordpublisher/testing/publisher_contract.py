@@ -1,4 +1,4 @@
-"""The contract of publishers as tests. Subclass `PublisherContract`, provide a case, and run pytest.
+"""The contract of a publisher: tests that it must pass. Subclass `PublisherContract`, provide a case, and run pytest.
 
 class TestLines(PublisherContract):
     @asynccontextmanager
@@ -42,12 +42,14 @@ from ..publishers.shards import Shard
 from .contract import GRACE_SECONDS, Contract, check_answers_for_doctor, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
-"""After how many steps of the event loop a run is cancelled, so that it is interrupted at different places."""
+"""After how many steps of the event loop the runs are cancelled. So they are interrupted at different places."""
 MAX_EMPTY_RUNS = 100
-"""The most runs in a row that may end INCOMPLETE without a batch, and the most batches without a record in a row within a second."""
+"""A publisher fails its test after this many empty results in a row: runs that end INCOMPLETE without a batch, or batches without a record
+within a second.
+"""
 MAX_STEP_SECONDS = 0.1
-"""The longest time for which a run may block the event loop at once (seconds). A busy machine may stop a process for longer, but not in
-each of `TIMED_RUNS` runs.
+"""How long a run may block the event loop at once (seconds). On a busy machine one run may block it for longer, but not each of
+`TIMED_RUNS` runs.
 """
 TIMED_RUNS = 3
 OPEN_SECONDS, READ_SHARDS = 1.0, 3
@@ -60,7 +62,7 @@ SWALLOWED_CANCELLATION = "`run` swallowed its cancellation and called the consum
 
 @dataclass(frozen=True, slots=True)
 class PublisherCase:
-    """A shard that has ended and has more than one batch of records, with its payloads in order."""
+    """A shard that has ended, with its payloads in order. They must need more than one batch."""
 
     factory: RecordPublisherFactory
     shard: Shard
@@ -81,12 +83,15 @@ class PublisherContract(Contract[PublisherCase]):
     """
 
     def is_of_source(self, task: asyncio.Task[Any]) -> bool:
-        """Return whether a task belongs to a server that `open_case` has started. Such a task may still run after a test."""
+        """Return whether a task belongs to the source, such as a server that `open_case` has started. Default: False.
+
+        Such a task may still run after a test.
+        """
         return False
 
     @on_case
     async def test_the_case_needs_several_batches(self, case: PublisherCase) -> None:
-        """Check that the case has more than one batch, because the other tests need several batches."""
+        """Check that the case has more than one batch. The other tests need that."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         count = len(consumer.payloads)
@@ -100,7 +105,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_batches_come_in_shard_order_and_end_in_complete(self, case: PublisherCase) -> None:
-        """Check that every record of the shard is delivered once, in order, and that each batch has the position after it."""
+        """Check that every record of the shard is delivered once, in order, and that each batch has the position of its last record."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         _check_payloads(consumer.payloads, case.payloads)
@@ -119,7 +124,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_sequence_numbers_grow_in_the_factorys_order(self, case: PublisherCase) -> None:
-        """Check that sequence numbers grow in the order of the factory's `order_of`, by which a job compares positions."""
+        """Check that sequence numbers grow in the order of the factory's `order_of`. A job compares positions by this order."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         records = [record for batch in consumer.batches for record in batch.records]
@@ -138,17 +143,14 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_records_have_their_time_of_arrival(self, case: PublisherCase) -> None:
-        """Check that `arrival` is in seconds and `arrival_millis` in ms.
-
-        In the wrong unit, a time would not be from 2000 to 2100.
-        """
+        """Check that `arrival` is in seconds: each must be from the year 2000 to 2100."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         check_arrival_times(consumer.batches)
 
     @on_case
     async def test_only_the_last_batch_is_at_the_tip(self, case: PublisherCase) -> None:
-        """Check that only the last batch is 0 ms behind the tip, because a run with `stop_at_tip` ends at such a batch."""
+        """Check that only the last batch is 0 ms behind the tip. A run with `stop_at_tip` ends at such a batch."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
         read = 0
@@ -161,7 +163,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_it_resumes_from_the_returned_position(self, case: PublisherCase) -> None:
-        """Check that a consumer that takes half of each batch gets the other half next, and no record twice."""
+        """Check that a consumer that accepts half of a batch gets the other half next, and no record twice."""
         await _check_everything_is_delivered(case, HalfConsumer())
 
     @on_case
@@ -181,7 +183,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_new_publisher_starts_at_any_record(self, case: PublisherCase) -> None:
-        """Check that a start AT a record reads this record and those after it. `recordpublisher tail --from` starts so."""
+        """Check that a start AT a record reads this record and the later ones. `recordpublisher tail --from` uses such a start."""
         whole = RecordingConsumer()
         await _run_case_to_end(case, whole)
         numbers = [record.sequence_number for batch in whole.batches for record in batch.records]
@@ -191,9 +193,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_by_time_leaves_out_what_arrived_before(self, case: PublisherCase) -> None:
-        """Check that a start at a time leaves out earlier arrivals.
+        """Check that a start at a time leaves out records that arrived earlier.
 
-        By default a job starts at LATEST, which becomes a time. A publisher that ignores the time would read all stored records.
+        By default a job starts at LATEST, and replaces that by a time. A publisher that ignored the time would read all stored records.
         """
         whole = RecordingConsumer()
         await _run_case_to_end(case, whole)
@@ -206,7 +208,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_start_at_the_tip_leaves_out_what_is_there(self, case: PublisherCase) -> None:
-        """Check that LATEST is after the last record, so that a shard that has ended returns no record."""
+        """Check that a start at LATEST reads no stored record. So nothing is read of a shard that has ended."""
         if await _read_from(case, StartingPosition.latest()):
             await asyncio.sleep(1.1)  # LATEST may become a time of the service, in whole seconds.
             read = len(await _read_from(case, StartingPosition.latest()))
@@ -216,7 +218,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_reads_are_counted(self, case: PublisherCase) -> None:
-        """Check that the publisher counts its reads, because metrics, progress and limits of bytes need these counts."""
+        """Check that the publisher counts its reads. Metrics, progress and limits of bytes need these counts."""
         consumer, metrics = RecordingConsumer(), ShardMetrics()
         await _run_to_end(await case.publisher(metrics=metrics), consumer)
         counted = metrics.number_of_deaggregated_records
@@ -246,12 +248,12 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_slow_consumer_is_the_back_pressure(self, case: PublisherCase) -> None:
-        """Check that the next batch waits until the consumer has returned."""
+        """Check that the publisher gives the next batch only when the consumer has returned."""
         await _check_everything_is_delivered(case, SlowConsumer(0.1))
 
     @on_case
     async def test_a_cancelled_run_leaves_nothing_behind_and_can_resume(self, case: PublisherCase) -> None:
-        """Check that a run that is cancelled at any place ends at once, and leaves no task.
+        """Check that a cancelled run ends at once and leaves no task, wherever it was interrupted.
 
         The next run must neither lose nor repeat a record.
         """
@@ -268,7 +270,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_an_error_of_the_consumer_is_raised(self, case: PublisherCase) -> None:
-        """Check that an error of the consumer is raised, because the job decides what to do about it."""
+        """Check that the publisher raises an error of its consumer. The job decides what to do about the error."""
         publisher = await case.publisher()
         try:
             await _run_to_end(publisher, BrokenConsumer())
@@ -278,10 +280,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_observers_see_every_batch_and_the_end(self, case: PublisherCase) -> None:
-        """Check that observers see every batch and the end of the shard.
-
-        `run_observed`, which the fetcher calls, adds them to the run (`subscribe` of the FLIP).
-        """
+        """Check that observers (`publisher.subscribe`) see every batch and the end of the shard."""
         from reactivex import Observer
 
         publisher, consumer, seen = await case.publisher(), RecordingConsumer(), list[RecordBatch | str]()
@@ -294,9 +293,10 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_discovery_lists_the_shard_once(self, case: PublisherCase) -> None:
-        """Check that a factory either leaves discovery to the job, or lists its shards: all of them, or those after a given one.
+        """Check the factory's `discover`. If it lists shards, the case's shard must be among them, and there must be none after the last
+        one.
 
-        For a stream that does not exist it returns no shards, or raises an error of this library.
+        For a stream that does not exist it must return no shards, or raise an error of this library.
         """
         listed = await shards_listed_by(case.factory, case.shard.stream, None)
         if listed is None:
@@ -321,9 +321,9 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_a_shard_that_is_listed_as_open_does_not_end(self, case: PublisherCase) -> None:
-        """Check that a shard that is listed as open does not end. If its run ends in COMPLETE, the shard is never read again.
+        """Check that a run does not end in COMPLETE while its shard is listed as open. A job would never read the shard again.
 
-        The case's shard is read, and some open shards for a second each.
+        The test reads the case's shard, and some open shards for a second each.
         """
         listed = await shards_listed_by(case.factory, case.shard.stream, None)
         if listed is None or case.factory.ends_open_shards:
@@ -345,10 +345,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_shards_that_the_stream_no_longer_lists_are_closed(self, case: PublisherCase) -> None:
-        """Check that shards which the stream no longer lists are closed.
-
-        They are added to a complete listing, and a job would wait for a shard that is not marked as closed.
-        """
+        """Check that the shards from `unlisted_shards` are marked as closed and unlisted. A job would wait for shards that are not."""
         stream = case.shard.stream
         listed = await shards_listed_by(case.factory, stream, None) or [case.shard]
         names = {shard.shard_id for shard in listed}
@@ -360,14 +357,14 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_what_doctor_asks_of_a_factory_has_the_right_type(self, case: PublisherCase) -> None:
-        """Check `endpoint_url` and `checks`, which `recordpublisher doctor` calls, and that each check returns a sentence or None."""
+        """Check `endpoint_url` and `checks`, which `recordpublisher doctor` calls. Each check must return a sentence or None."""
         await check_answers_for_doctor(case.factory, case.shard.stream)
 
     @on_case
     async def test_the_oldest_record_is_not_behind_the_first_one(self, case: PublisherCase) -> None:
-        """Check that the oldest record that the publisher reports, and its arrival time, are not newer than the first record of the shard.
+        """Check that the oldest record that the factory reports is not newer than the first record of the shard.
 
-        A job compares these two with its position to find out whether records are lost.
+        A job compares the oldest record with its position to find out whether records are lost.
         """
         oldest = await oldest_record_of(case.factory, case.shard)
         await oldest_retained_of(case.factory, case.shard.stream)
@@ -383,7 +380,7 @@ class PublisherContract(Contract[PublisherCase]):
 
     @on_case
     async def test_it_reads_everything_whatever_it_hears_of_lost_records(self, case: PublisherCase) -> None:
-        """Check that the publisher reads all records, whichever time the test passes to `set_seen`. No record of the case is lost."""
+        """Check that the publisher reads all records, whichever time of an earlier read it gets by `set_seen`."""
         publisher, consumer = await case.publisher(), RecordingConsumer()
         publisher.set_seen(None)
         publisher.set_seen(int(time.time() * 1000))
@@ -396,7 +393,7 @@ async def _run_case_to_end(case: PublisherCase, consumer: BatchConsumer) -> None
 
 
 def _open_shards(listed: Sequence[Shard]) -> list[Shard]:
-    """Return the shards that are listed as open and without children."""
+    """Return the shards that are listed as open and have no children."""
     parents = {parent for shard in listed for parent in shard.parents}
     return [shard for shard in listed if not shard.closed and shard.shard_id not in parents]
 
@@ -426,7 +423,7 @@ async def _read_from(case: PublisherCase, start: StartingPosition) -> list[bytes
 async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> None:
     """Run a publisher to the end of its shard, in a task of its own.
 
-    Raises: AssertionError as soon as the publisher uses its consumer in a wrong way, even if the publisher catches every error.
+    Raises: AssertionError as soon as the publisher calls its consumer in a wrong way. It cannot hide that by catching errors.
     """
     watched = _WatchedConsumer(consumer)
     running = asyncio.create_task(_run_until_complete(publisher, watched))
@@ -435,7 +432,7 @@ async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> No
 
 
 async def _watch(running: asyncio.Task[Any], watched: _WatchedConsumer, seconds: float | None = None) -> None:
-    """Wait until a run has ended. Raises: AssertionError if the publisher breaks a rule, or the run has not ended after `seconds`."""
+    """Wait until a run has ended. Raises: AssertionError if the publisher breaks a rule, or if the run takes longer than `seconds`."""
     try:
         await asyncio.wait([running, watched.fault], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if not watched.fault.done() and not running.done():
@@ -468,10 +465,9 @@ async def _run_until_complete(publisher: RecordPublisher, consumer: _WatchedCons
 class _WatchedConsumer:
     """Passes batches on to a consumer, and checks how the publisher calls it.
 
-    - `fault`: the first rule that the publisher broke, in words. It is kept here, so that a publisher that catches every error cannot hide
-      it.
-    - `is_cancelled`: whether the run was cancelled, so that no further call may come.
-    - `is_closed`: whether the test is over. Further calls never return, so that a run that has not ended does nothing.
+    - `fault`: the first rule that the publisher broke, in words. It is kept here, because a publisher may catch every error.
+    - `is_cancelled`: whether the run was cancelled. Then no further call may come.
+    - `is_closed`: whether the test is over. Further calls then raise CancelledError after a pause.
     """
 
     def __init__(self, consumer: BatchConsumer) -> None:
@@ -496,7 +492,7 @@ class _WatchedConsumer:
         return self._waiting
 
     async def _refuse(self, error: BaseException, fault: str) -> SequenceNumber | None:
-        """Keep `fault`, and raise the error after a pause.
+        """Keep the description of a broken rule (`fault`), and raise the error after a pause.
 
         The pause lets the test end even if the publisher catches the error again and again.
         """
@@ -506,7 +502,7 @@ class _WatchedConsumer:
         raise error
 
     def report(self, fault: str) -> str:
-        """Keep the description of a broken rule if it is the first one, and return it. May be called in any thread."""
+        """Keep the description of a broken rule (`fault`) if it is the first one. Return it. May be called in any thread."""
 
         def keep() -> None:
             if not self.fault.done():
@@ -516,9 +512,9 @@ class _WatchedConsumer:
         return fault
 
     def check_last_call(self) -> None:
-        """Check the last call of the consumer.
+        """Check that the publisher has awaited the last call of the consumer, and has not caught its error.
 
-        Raises: AssertionError if the publisher has not awaited the call, or has caught its error.
+        Raises: AssertionError if it has not.
         """
         if self._has_failed:
             raise AssertionError(self.report(SWALLOWED))
@@ -573,7 +569,7 @@ async def _check_everything_is_delivered(case: PublisherCase, consumer: Recordin
 
 
 def _check_payloads(given: Sequence[bytes], expected: Sequence[bytes], when: str = "") -> None:
-    """Check that each record came once, and in order. Raises: AssertionError, which names the first wrong record."""
+    """Check that each record came once, and in order. Raises: AssertionError that names the first wrong record."""
     same = next((place for place, pair in enumerate(zip(given, expected, strict=False)) if pair[0] != pair[1]), None)
     if same is not None:
         raise AssertionError(
@@ -596,13 +592,13 @@ async def _cancel_after(steps: int, publisher: RecordPublisher, consumer: BatchC
 
 
 class _Steps:
-    """Measures how long a coroutine blocks the event loop, from one await to the next."""
+    """Measures for how long a coroutine blocks the event loop between two awaits."""
 
     longest = 0.0
 
     @types.coroutine
     def of(self, running: Coroutine[Any, Any, None]) -> Generator[Any, Any, None]:
-        """Run the coroutine, and measure how long each step to the next await takes."""
+        """Run the coroutine. The longest time between two awaits becomes `longest` (seconds)."""
         error: BaseException | None = None
         while True:
             began = time.perf_counter()
@@ -620,7 +616,7 @@ class _Steps:
 
 
 class RecordingConsumer:
-    """A consumer that accepts every batch completely, and keeps the batches and the payloads."""
+    """A consumer that accepts every batch completely. It keeps the batches and the payloads."""
 
     def __init__(self) -> None:
         self.batches: list[RecordBatch] = []
@@ -634,7 +630,7 @@ class RecordingConsumer:
     def take(self, batch: RecordBatch, count: int) -> SequenceNumber | None:
         """Accept the first `count` records. Return the position after them.
 
-        Raises: AssertionError if the batch has no position there, or if this position was returned before.
+        Raises: AssertionError if the batch has no position there, or if the records up to this position came before.
         """
         self.batches.append(batch)
         self.payloads += batch.data[:count]
@@ -664,7 +660,7 @@ class HalfConsumer(RecordingConsumer):
 
 
 class RefusingConsumer(RecordingConsumer):
-    """A consumer that returns None for the first batch with records, because it accepts no record of it."""
+    """A consumer that accepts no record of the first batch with records: it returns None. It accepts all other batches."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""The contract of sources that acknowledge, such as queues, as tests. Subclass `QueueSourceContract`.
+"""The contract of a source that acknowledges, such as a queue: tests that it must pass.
+
+Subclass `QueueSourceContract`, provide a case, and run pytest.
 
 class TestMessages(QueueSourceContract):
     @asynccontextmanager
@@ -25,19 +27,20 @@ from ..publishers.shards import Shard
 from .contract import Contract, Test, check_answers_for_doctor, check_arrival_times, on_case
 
 CANCEL_AFTER_STEPS = (1, 3, 8, 21)
-"""After how many steps of the event loop a receive is cancelled. Each record is then received five times at most, so that by default no
-queue makes it a dead letter.
+"""After how many steps of the event loop the receives are cancelled.
+
+There are few of them, because a record that is received too often becomes a dead letter. Here that is at most five times.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSourceCase:
-    """A queue whose records have these payloads. No process has received them yet.
+    """A queue from which nothing was received yet.
 
-    The payloads differ, and are enough for several receives.
-
-    `start` makes a source, as each process does. The source's `visibility_seconds` must be more than four times the duration of an empty
-    receive. `put` adds a record with this payload; it may be a coroutine function.
+    - `start`: makes a source, as each process does. The source's `visibility_seconds` must be more than four times the duration of an empty
+      receive.
+    - `payloads`: the payloads of its records. They must differ, and be enough for several receives.
+    - `put`: adds a record with a payload. It may be a coroutine function.
     """
 
     start: Callable[[], QueueSource]
@@ -53,9 +56,9 @@ class _Process:
         self.receives: list[Sequence[UserRecord]] = []
 
     async def take(self, steps: int | None = None) -> list[UserRecord]:
-        """Receive until the result is empty, or for `steps` steps of the event loop.
+        """Receive until the queue is empty, or for `steps` steps of the event loop.
 
-        Return the records without their data, as the job keeps them.
+        Return the records without their data, as a job keeps them.
         """
         taken = list[UserRecord]()
 
@@ -114,7 +117,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_every_record_is_delivered(self, queue: _Queue) -> None:
-        """Check that each record is delivered, with a number of its own and its time of arrival.
+        """Check that each record is delivered, with a sequence number of its own and its time of arrival.
 
         An empty receive must mean that no record is left.
         """
@@ -143,7 +146,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
     async def test_what_is_acknowledged_does_not_come_again(self, queue: _Queue) -> None:
         """Check that acknowledged records are not delivered again.
 
-        They are acknowledged twice, because it must not be an error if a record no longer exists.
+        They are acknowledged twice: it must not be an error if a record no longer exists.
         """
         records = await queue.first.take()
         _check_numbers("acknowledge", await queue.first.source.acknowledge(records))
@@ -155,7 +158,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_a_number_is_never_used_again(self, queue: _Queue) -> None:
-        """Check that a new record does not get the number of an acknowledged one. A job may take such a record for a duplicate."""
+        """Check that a new record does not get the sequence number of an acknowledged one. A job could take it for a duplicate."""
         records = await queue.first.take()
         await queue.first.source.acknowledge(records)
         put = queue.case.put(queue.case.payloads[0])
@@ -169,7 +172,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_not_acknowledged_comes_again_after_its_time(self, queue: _Queue) -> None:
-        """Check that the records of a process that was killed are delivered again after `visibility_seconds`."""
+        """Check that received records are delivered again after `visibility_seconds` if they are not acknowledged."""
         records = await queue.first.take()
         await queue.first.source.acknowledge(records[:1])
         assert await queue.second.take() == [], (
@@ -180,7 +183,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_what_is_released_comes_again_at_once(self, queue: _Queue) -> None:
-        """Check that only released records are delivered again, and that the receipt of the newest delivery acknowledges them."""
+        """Check that only released records are delivered again at once, and that their new receipts acknowledge them."""
         records = await queue.first.take()
         _check_numbers("release", await queue.first.source.release(records[:3]))
         again = await queue.second.take()
@@ -201,7 +204,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
     @on_queue
     async def test_a_cancelled_receive_hides_nothing(self, queue: _Queue) -> None:
-        """Check that the records of a cancelled receive are delivered again at once, and not only after `visibility_seconds`."""
+        """Check that the records of a cancelled receive are delivered again at once, before `visibility_seconds` are over."""
         began = asyncio.get_running_loop().time()
         for steps in CANCEL_AFTER_STEPS:
             await queue.first.source.release(await queue.first.take(steps))
@@ -214,9 +217,9 @@ class QueueSourceContract(Contract[QueueSourceCase]):
 
 
 def _check_numbers(method: str, failed: Any) -> None:
-    """Check the result of a call that must succeed for all records.
+    """Check that a call has succeeded for all records.
 
-    Raises: AssertionError if the result names records for which the call failed, or has the wrong type.
+    Raises: AssertionError if its result (`failed`) contains sequence numbers of records, or has the wrong type.
     """
     is_numbers = isinstance(failed, Collection) and not isinstance(failed, (str, bytes))
     assert failed is None or is_numbers, (

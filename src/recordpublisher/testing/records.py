@@ -34,8 +34,8 @@ def record(
 ) -> Record[Any]:
     """Return a record as a handler receives it.
 
-    - `data`: the payload; text becomes UTF-8. If it is a dict or a list, it is the value, and the payload is its JSON. If it is None, the
-      payload is `value` as JSON, or empty without a value.
+    - `data`: the payload; text becomes UTF-8. A dict or a list is the value, and the payload is its JSON. If `data` is None, the payload is
+      `value` as JSON, or empty without a value.
     - `value`: the value that the deserializer would return. If it is None, the value is the payload itself.
     - `key`: the partition key.
     - `stream`: the stream's name.
@@ -76,7 +76,7 @@ def batch_of(
 ) -> RecordBatch[Any]:
     """Return a batch of one shard as a sink receives it.
 
-    - `items`: records (made by `record`), payloads (bytes, text), or values. The sequence numbers of payloads and values are 1, 2, 3 and so
+    - `items`: records (made by `record`), payloads (bytes, text), or values. Payloads and values get the sequence numbers 1, 2, 3 and so
       on.
     - `stream`: the stream's name, which also replaces the stream of given records.
     - `shard_id`: the shard's id, which also replaces the shard of given records.
@@ -100,7 +100,7 @@ def batch_of(
 
 
 def as_record(item: Any, number: int) -> Record[Any]:
-    """Return the item if it is a record. Otherwise return a record of the payload or value, with this sequence number."""
+    """Return `item` if it is a record. A payload or a value becomes a record with the sequence number `number`."""
     if isinstance(item, Record):
         return item
     if isinstance(item, bytes | str):
@@ -109,9 +109,9 @@ def as_record(item: Any, number: int) -> Record[Any]:
 
 
 def _as_json(value: Any) -> bytes:
-    """Return the JSON document from which a deserializer makes this value.
+    """Return the JSON document that a deserializer turns into this value.
 
-    Raises: TypeError if the value cannot be written as JSON, or if its type is not one that JSON is decoded into.
+    Raises: TypeError if the value cannot be written as JSON, or if its type is never read from JSON.
     """
     try:
         return msgspec.json.encode(value, enc_hook=_fields)
@@ -128,7 +128,7 @@ def _fields(value: Any) -> Any:
 
 
 def as_user_record(of: Record[Any]) -> UserRecord:
-    """Return the record in the form in which a publisher passes it to a job."""
+    """Return a record in the form in which publishers give it to a job."""
     return UserRecord(
         of.data,
         of.sequence_number,

@@ -1,4 +1,4 @@
-"""The contract of sinks as tests. Subclass `SinkContract`, provide a case, and run pytest.
+"""The contract of a sink: tests that it must pass. Subclass `SinkContract`, provide a case, and run pytest.
 
 class TestFolderSink(SinkContract):
     @asynccontextmanager
@@ -59,9 +59,9 @@ class SinkCase:
     """An empty target, with functions to write to it and to read it.
 
     - `start`: makes a sink that writes to the target, as each start of a job does.
-    - `written`: returns the payloads that are in the target, those of one shard in their order. The contract writes payloads such as
+    - `written`: returns the payloads that are in the target. Those of one shard are in their order. The contract writes payloads such as
       `b"7"`.
-    - `state_store`: the store of positions, for a sink that commits and has no store of its own next to its rows.
+    - `state_store`: the store of the job's positions. Only a sink that commits needs it, if it does not store positions itself (`entries`).
     - `value_of`: returns the value of a payload, for a sink that needs values of a deserializer. If it is None, the value is the payload.
     """
 
@@ -71,19 +71,21 @@ class SinkCase:
     value_of: Callable[[bytes], object] | None = None
 
     def batch(self, shard_id: str, *numbers: int) -> RecordBatch:
-        """Return a batch of records with these numbers as payloads and sequence numbers, one partition key, and values."""
+        """Return a batch of records with these numbers as payloads and sequence numbers. All have one partition key, and values."""
         batch = batch_of(shard_id, *numbers)
         return batch if self.value_of is None else replace(batch, decoded=list(map(self.value_of, batch.data)))
 
 
 class SinkContract(Contract[SinkCase]):
-    """The tests of any sink. Implement `open_case`. If the sink's `open` returns stored state, its exactly-once writes and its fencing
-    are tested too.
+    """The tests of any sink. Implement `open_case`.
+
+    If the sink's `open` returns stored state, the tests also check that it writes exactly once, and that a process that was replaced cannot
+    write.
     """
 
     @on_case
     async def test_what_was_flushed_is_in_the_target(self, case: SinkCase) -> None:
-        """Check that each record is written once, in the order of its shard. Watermarks and idleness between the writes change nothing."""
+        """Check that each record is written once, in the order of its shard. Calls of `watermark` and `idle` in between change nothing."""
         sink = await _opened(case)
         await sink.write(case.batch("a", 1, 2))
         await sink.watermark(1_700_000_000_000)
@@ -99,9 +101,9 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_what_doctor_asks_changes_nothing(self, case: SinkCase) -> None:
-        """Check that `recordpublisher doctor` changes nothing.
+        """Check that `recordpublisher doctor` does not disturb a running job.
 
-        The test calls `checks` and `check_values` of a second sink, which is not opened, while the sink of a job is running.
+        The test calls `checks` and `check_values` of a second sink, which is not opened, while the first one writes.
         """
         sink = await _opened(case)
         await sink.write(case.batch("a", 1))
@@ -118,7 +120,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_what_a_job_asks_of_a_sink_has_the_right_type(self, case: SinkCase) -> None:
-        """Check the plain methods that a job calls before, between and after writes: none of them raises, and each returns its type."""
+        """Check the plain methods that a job calls before, between and after writes. None raises, and each returns the right type."""
         unopened = case.start()
         destination_of(unopened)
         await _close_unopened(unopened)
@@ -142,7 +144,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_write_leaves_its_batch_as_it_was(self, case: SinkCase) -> None:
-        """Check that a sink changes no column of a batch, which the job still uses after the write."""
+        """Check that a sink changes no column of a batch. The job still uses the batch after the write."""
         sink = await _opened(case)
         batch = case.batch("a", 1, 2)
         before = [list(column) for column in (batch.data, batch.values, batch.sequence_numbers)]
@@ -155,7 +157,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_checkpoints_without_records_succeed(self, case: SinkCase) -> None:
-        """Check that checkpoints without records succeed: a job takes them before its first record, and while no record arrives."""
+        """Check that a checkpoint without records succeeds. A job takes such checkpoints while no record arrives."""
         sink = await _opened(case)
         for _ in range(2):
             await sink.flush(checkpoint_at(0))
@@ -164,7 +166,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_sink_that_wrote_nothing_can_be_closed(self, case: SinkCase) -> None:
-        """Check that a sink without writes can be closed, because a job that fails at its start also closes the sink."""
+        """Check that a sink can be closed before any write. A job that fails at its start does so."""
         sink = case.start()
         await sink.open(SinkContext())
         await sink.close()
@@ -173,7 +175,7 @@ class SinkContract(Contract[SinkCase]):
     async def test_a_restart_loses_nothing(self, case: SinkCase) -> None:
         """Check that flushed records are still there after a restart.
 
-        If `open` returns state, it must be the state of the last checkpoint, and the target must have no later record.
+        If `open` returns state, it must be the state of the last checkpoint, and the target must have no record after it.
         """
         sink = await _opened(case)
         await sink.write(case.batch("a", 1, 2))
@@ -192,7 +194,10 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_replaced_start_cannot_store(self, case: SinkCase) -> None:
-        """Check that a start that was replaced gets FencedError, and stores nothing, if the sink stores the state."""
+        """Check that `flush` raises FencedError and stores nothing after another process has opened the sink.
+
+        Only a sink whose `open` returns stored state is tested.
+        """
         sleeper = await _opened(case)
         await sleeper.flush(checkpoint_at(0))
         successor = case.start()
@@ -210,7 +215,7 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_shards_may_come_and_go(self, case: SinkCase) -> None:
-        """Check that no flushed record is lost if a group moves a shard away, and that records of other shards are still written."""
+        """Check that flushed records stay when a group gives their shard to another worker. Other shards must still be written."""
         sink = await _opened(case)
         sink.assigned(["orders/a", "orders/b"])
         await sink.write(case.batch("a", 1))
@@ -224,9 +229,9 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_revoked_shard_may_come_back(self, case: SinkCase) -> None:
-        """Check that the records of a shard are stored even if the shard was moved away before their flush.
+        """Check that no record is lost if another worker gets a shard before a flush, and the shard comes back.
 
-        The shard comes back, and its records are written again.
+        Its records are then written again.
         """
         sink = await _opened(case)
         sink.assigned(["orders/a"])
@@ -240,10 +245,10 @@ class SinkContract(Contract[SinkCase]):
 
     @on_case
     async def test_a_partial_checkpoint_returns_entries_that_the_sink_got(self, case: SinkCase) -> None:
-        """Check the positions that partial checkpoints confirm after a shard was moved away and has come back.
+        """Check the positions that `flush` returns for a shard that another worker has got, and that has come back.
 
-        None of them may be from before the shard was moved away. In the end the sink confirms the newest position, or `has_stopped` returns
-        True.
+        None of them may be from before the shard was revoked. In the end `flush` must return the newest position, or `has_stopped` must
+        return True.
         """
         sink = await _opened(case)
         sink.assigned(["orders/a"])
@@ -286,19 +291,19 @@ class SinkContract(Contract[SinkCase]):
 
 
 def batch_of(shard_id: str, *numbers: int) -> RecordBatch:
-    """Return a batch of records with these numbers as payloads and sequence numbers, and one partition key."""
+    """Return a batch of records with these numbers as payloads and sequence numbers. All have one partition key."""
     records = [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers]
     position, size = SequenceNumber(str(numbers[-1])), sum(len(record.data) for record in records)
     return RecordBatch(Shard("orders", shard_id), records, 0, position, raw_count=len(records), raw_bytes=size)
 
 
 def checkpoint_at(position: int, generation: int = 1) -> Checkpoint:
-    """Return a checkpoint that has one shard, which was read up to this position."""
+    """Return a checkpoint of one shard, which was read up to `position`."""
     return Checkpoint({"version": 2, "generation": generation, "shards": {"orders/a": {"position": str(position)}}})
 
 
 def states_of(stored: State | Sequence[State] | None) -> list[State]:
-    """Return the result of `Sink.open` as a list."""
+    """Return the states that `Sink.open` has returned, as a list."""
     return [stored] if isinstance(stored, Mapping) else list(stored or [])
 
 
@@ -309,9 +314,10 @@ async def _opened(case: SinkCase) -> Sink:
 
 
 def _entry_of(confirmed: State | None, given: Checkpoint) -> Mapping[str, Any] | None:
-    """Return the stored position of the shard that a flush has confirmed.
+    """Return the position of the shard `orders/a` that a flush has stored.
 
-    - `confirmed`: the result of the flush. If it is None, the flush has confirmed the checkpoint `given`.
+    - `confirmed`: the result of the flush.
+    - `given`: the checkpoint that the flush got. It counts if `confirmed` is None.
     """
     assert confirmed is None or isinstance(confirmed, Mapping), (
         f"`flush` returned {type(confirmed).__name__}: it must return None, or the state that it has stored"
@@ -321,7 +327,7 @@ def _entry_of(confirmed: State | None, given: Checkpoint) -> Mapping[str, Any] |
 
 
 async def _close_unopened(sink: Sink) -> None:
-    """Close a sink that was not opened. Commands such as `recordpublisher lag` do so."""
+    """Close a sink that was not opened, as commands such as `recordpublisher lag` do. Raises: AssertionError if that fails."""
     try:
         await sink.close()
     except Exception as error:
@@ -338,9 +344,11 @@ async def _is_fenced(sink: Sink) -> bool:
 
 
 class _Process:
-    """One run of a worker: its opened sink, and its entry, which is the stored document with its positions.
+    """One run of a worker.
 
-    An earlier run may have written the entry.
+    - `sink`: its opened sink.
+    - `entry`: the name of the stored document with its positions. An earlier run may have written the document.
+    - `life`: the name of the run.
     """
 
     def __init__(self, case: SinkCase, life: str, entry: str = ENTRY) -> None:
@@ -354,7 +362,7 @@ class _Process:
         self.number = 0
 
     async def begin(self, number: int = 0) -> None:
-        """Call `publish`, `begin` and `commit`, as a job does at its start. The commits of this run have numbers above `number`."""
+        """Call `publish`, `begin` and `commit`, as a job does at its start. The commits of this run have greater numbers than `number`."""
         stored = await self.store.get(self.entry)
         named = () if stored is None else PositionPart.from_bytes(stored.value, self.entry).staged
         await self.sink.publish(named)
@@ -367,7 +375,7 @@ class _Process:
         await self.sink.write(self.case.batch(shard_id, *numbers))
 
     async def commit(self) -> None:
-        """Stage the rows, and commit them by writing the entry."""
+        """Stage the written rows, and commit them together with the positions."""
         await self.commits.stage()
         await self.commits.commit(self.value, None)
 
@@ -395,13 +403,16 @@ def _ended(*lives: str) -> Callable[[str], bool]:
 
 
 class CommittingSinkContract(SinkContract):
-    """The tests of a sink that commits (`CommittingSink`), in addition to those of any sink."""
+    """The tests of a sink that commits (`CommittingSink`), in addition to those of any sink.
+
+    An entry is the stored document that has the positions of a worker, and names the committed items.
+    """
 
     @on_case
     async def test_rows_are_visible_when_they_are_committed_and_published(self, case: SinkCase) -> None:
         """Check that rows become visible only when they are committed and published.
 
-        Each row becomes visible once, and the rows of a shard in their order.
+        Each row becomes visible once. The rows of a shard stay in their order.
         """
         process = await _start_process(case)
         await process.write("a", 1, 2)
@@ -432,10 +443,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_what_is_staged_is_plain_json(self, case: SinkCase) -> None:
-        """Check that staged items are plain JSON.
-
-        Another process reads them from the stored entry, and must be able to publish them.
-        """
+        """Check that staged items are plain JSON. Another process must be able to publish them as it finds them in the entry."""
         process = await _start_process(case)
         await process.write("a", 1)
         staged = await process.sink.stage(CommitNumber(WRITER, 2**40))
@@ -452,10 +460,9 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_whoever_comes_next_publishes_what_an_entry_names(self, case: SinkCase) -> None:
-        """Check that another process can publish what an entry names.
+        """Check that another process can publish the items that an entry names.
 
-        The process that committed may have been killed before it published. It may also have been suspended, and publish the same items
-        later.
+        The process that committed them may have been killed. If it was only suspended, it publishes the same items later.
         """
         process = await _start_process(case)
         await process.write("a", 1)
@@ -476,10 +483,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_several_commits_are_published_together(self, case: SinkCase) -> None:
-        """Check that several commits can be published together, even if some of them are published already.
-
-        After an outage of the target there are several.
-        """
+        """Check that several commits can be published together, as after an outage of the target. Some may be published already."""
         process = await _start_process(case)
         for number in (1, 2, 3):
             await process.write("a", number)
@@ -493,9 +497,9 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_commit_is_repeated_as_it_is(self, case: SinkCase) -> None:
-        """Check that a commit whose answer was lost can be repeated. The second commit succeeds, or finds that its value is stored.
+        """Check that a commit can be repeated, because its answer may have been lost. Its rows are written only once.
 
-        Its rows are written only once.
+        The second commit succeeds, or raises a ConflictError that has the value of the first one.
         """
         process = await _start_process(case)
         await process.write("a", 1)
@@ -522,7 +526,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_replaced_life_commits_nothing(self, case: SinkCase) -> None:
-        """Check that neither positions nor rows are committed if the entry has been replaced or deleted."""
+        """Check that a run can commit neither positions nor rows after another run has replaced its entry, or the entry was deleted."""
         sleeper = await _start_process(case)
         await sleeper.write("a", 1)
         second = await _start_process(case, "second", 2**32)
@@ -541,7 +545,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_a_life_begins_empty(self, case: SinkCase) -> None:
-        """Check that `begin` drops the rows that the run before has written, or staged and not committed."""
+        """Check that `begin` drops all rows of the run before that are not committed, even staged ones."""
         process = await _start_process(case)
         await process.write("a", 1)
         await process.checkpoint()
@@ -558,9 +562,9 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_discarding_spares_what_entries_name_and_lives_that_go_on(self, case: SinkCase) -> None:
-        """Check that `discard` removes the rows of an ended run, except rows that an entry still names.
+        """Check that `discard` removes the rows of a run that has ended, except rows that an entry names.
 
-        The rows of a run that continues must stay too.
+        The rows of runs that continue must stay too.
         """
         process = await _start_process(case)
         await process.write("a", 1)
@@ -585,7 +589,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_rows_of_a_revoked_shard_are_not_staged(self, case: SinkCase) -> None:
-        """Check that rows of a revoked shard are not staged, because the shard's next reader writes them again."""
+        """Check that rows of a revoked shard are not staged. The shard's next reader writes them again."""
         process = await _start_process(case)
         await process.write("a", 1)
         await process.write("b", 2)
@@ -596,10 +600,7 @@ class CommittingSinkContract(SinkContract):
 
     @on_case
     async def test_any_life_can_be_ended(self, case: SinkCase) -> None:
-        """Check that `end_life` accepts any run of a worker, even one that has staged nothing or is unknown. Other runs continue.
-
-        A job calls `end_life` before it seals the worker's record.
-        """
+        """Check that `end_life` accepts any run of a worker, even an unknown one or one that has staged nothing. Other runs continue."""
         process = await _start_process(case)
         second = await _start_process(case, "second", 2**32)
         await second.sink.end_life("first")

@@ -43,21 +43,21 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return done
 
     def suspend(self, seconds: float) -> None:
-        """Advance the time while nothing runs, as when the process is stopped."""
+        """Advance the time while nothing runs, as if the process was suspended."""
         self._time_selector.advance(seconds)
 
     def work(self, seconds: float) -> None:
-        """Advance the time while this process is busy, as when it decodes a large response."""
+        """Advance the time while this process is busy, for example with decoding a large response."""
         self._time_selector.advance(seconds, cpu_seconds=seconds)
 
     @property
     def cpu_seconds(self) -> float:
-        """Total of the seconds that were passed to `work`."""
+        """Total of the seconds that `work` was called with."""
         return self._time_selector.cpu_seconds
 
 
 class VirtualClock:
-    """A `Clock` that shows the time of the virtual loop that is running.
+    """A `Clock` that shows the time of the running virtual loop.
 
     `start_ms`: the wall-clock time when the loop starts (epoch ms).
     """
@@ -77,16 +77,16 @@ class VirtualClock:
             return 0.0
 
     def boottime(self) -> float:
-        """Return the loop's time in seconds, because on virtual time the machine never sleeps."""
+        """Return the loop's time in seconds: on virtual time the machine never sleeps."""
         return self.monotonic()
 
     def cpu_seconds(self) -> float:
-        """Return the total of the seconds that were passed to the loop's `work`, or 0 for another loop."""
+        """Return the loop's `cpu_seconds`, or 0 if the loop is not virtual."""
         return getattr(asyncio.get_running_loop(), "cpu_seconds", 0.0)
 
 
 class _VirtualTimeSelector(selectors.SelectSelector):
-    """Never waits. Instead of waiting for a timeout it advances the loop's time."""
+    """Never waits. If nothing is ready, it advances the loop's time to the next timer."""
 
     def __init__(self) -> None:
         super().__init__()

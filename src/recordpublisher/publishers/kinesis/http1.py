@@ -1,7 +1,7 @@
-"""A pool of HTTP/1.1 connections for each endpoint (`Http1Pools`); a connection has one request and response at a time.
+"""Sends requests over HTTP/1.1, with a pool of connections for each endpoint (`Http1Pools`).
 
-`http1_response.py` parses the responses. The functions at the end let encrypted connections share a read buffer, and limit
-how much a connection reads ahead.
+A connection has one request and response at a time. `http1_response.py` parses the responses. The functions at the end let encrypted
+connections share a read buffer, and limit how much a connection reads ahead.
 """
 
 from __future__ import annotations
@@ -26,19 +26,17 @@ CONNECT_SECONDS = 10.0
 _IDLE_SECONDS = 12.0
 """How long an idle connection is kept (seconds), as in the SDK. Servers and load balancers close it only later."""
 _SILENT_SECONDS = 1.0
-"""If a call is cancelled after a longer time than this without a response, its connection counts as broken (seconds)."""
+"""If a cancelled call has waited longer than this for a response, its connection counts as broken (seconds)."""
 _ADDRESSES_SECONDS = 10.0
 """How long the addresses of a host are cached (seconds), so that a thousand shards that start at once look it up once."""
 _SECOND_ADDRESS_SECONDS = 0.25
 
 
 class Http1Pools:
-    """A connection pool for each server.
+    """A connection pool for each server, with direct connections only.
 
-    There are only direct connections. If a call needs another one, for example through a proxy, `pool` returns None and the SDK makes the
-    call.
-
-    `tls_for` returns the TLS context that checks the certificate of a URL, or None if there is no direct connection.
+    `tls_for` returns the TLS context that checks the certificate of a URL. It returns None if the SDK must make the call, for example
+    through a proxy.
     """
 
     def __init__(self, tls_for: Callable[[str], ssl.SSLContext | None], connect_seconds: float) -> None:
@@ -105,10 +103,14 @@ class Http1ConnectionPool:
     ) -> tuple[ResponseHead, BodyReader]:
         """Send a request and read the response.
 
-        `may_repeat`: whether the request changes nothing. If the server had already closed the idle connection, such a request is sent once
-        more over a new connection, and this does not count as a failure.
+        `may_repeat`: whether the request may be sent twice, because it changes nothing. It is then sent again if the server had already
+        closed the idle connection.
 
-        Raises: the errors of this module, and the errors of `Http1Connection.exchange` that are not OSErrors.
+        Raises:
+
+        - ConnectionClosedError if the connection is lost before the response is complete.
+        - EndpointConnectionError if no connection can be opened.
+        - MalformedResponseError if the response is not valid HTTP, and the errors of the reader.
         """
         # 1. Use an idle connection.
         idle = self._take_idle()
@@ -153,7 +155,7 @@ class Http1ConnectionPool:
             self._return(connection)
 
     def _drop_idle_since(self, began: float) -> None:
-        """Close idle connections that were last used before `began` (event-loop time), because a connection of that age was lost."""
+        """Close the idle connections that were last used up to `began` (event-loop time). Called when a connection of that age was lost."""
         # What ended that connection (a load balancer, a suspension of this machine) has probably ended the others. A call that tried them
         # one by one would use up its retries.
         while self._idle and self._idle[0][0] <= began:
@@ -240,10 +242,9 @@ class Http1ConnectionPool:
 
 
 def _rotate(addresses: list[Any], rotation: int) -> list[Any]:
-    """Return the addresses in another order, so that connections are spread over the servers. Address families keep the resolver's
-    order.
+    """Return the addresses, those of each family rotated by `rotation` places. So connections are spread over the servers.
 
-    `rotation`: the number of places by which the addresses of each family are moved.
+    The order of the families (IPv4, IPv6) stays that of the resolver.
     """
     families: dict[int, list[Any]] = {}
     for address in addresses:
@@ -277,12 +278,11 @@ _WRITE_BYTES = 256 * 1024  # The loop runs between two pieces of a large request
 
 
 class Http1Connection(asyncio.BufferedProtocol):
-    """A socket that sends one request at a time, and receives its response. All work is done in callbacks, so there is no task that could
-    leak.
+    """A socket that sends one request at a time, and receives its response. All work is done in callbacks, so no task can leak.
 
-    The kernel writes into `read_buffer`, which all connections of a loop share. Each connection consumes its bytes before another one
-    reads, and copies what it cannot consume yet. So bytes are parsed while they are in the CPU's caches, and more connections do not need
-    more buffers.
+    All connections of a loop share `read_buffer`, into which the kernel writes. Each connection consumes its bytes before another one
+    reads, and copies the bytes that it cannot consume yet. So bytes are parsed while they are in the CPU's caches, and more connections do
+    not need more buffers.
 
     The steps of a response: `buffer_updated` receives bytes, `_consume` looks for the head, `_begin_body` chooses the reader of the body,
     `_consume_body` feeds it, and `_done` gives the result to `exchange`.
@@ -319,9 +319,9 @@ class Http1Connection(asyncio.BufferedProtocol):
     async def exchange(self, request: bytes, reader_for: ReaderFactory) -> tuple[ResponseHead, BodyReader]:
         """Send a request, and return the head and the body of the response.
 
-        `reader_for` chooses the reader of the body from the head. Any error or cancellation closes the connection.
+        `reader_for` returns the reader of the body for a head. Any error or cancellation closes the connection.
 
-        Raises: ConnectionResetError if the connection is closed, MalformedResponseError if the response is not valid HTTP, the errors of
+        Raises: ConnectionResetError if the connection is closed; MalformedResponseError if the response is not valid HTTP; the errors of
         the reader.
         """
         self._response = response = asyncio.get_running_loop().create_future()
@@ -392,7 +392,7 @@ class Http1Connection(asyncio.BufferedProtocol):
                 self._scheduler.wait_turn(self)
 
     def eof_received(self) -> None:
-        """Complete a body whose end is the end of the connection."""
+        """Complete the response if its body ends with the connection."""
         head, reader = self._head, self._reader
         if head is None or reader is None or head.length is not None or head.is_chunked:
             return
@@ -504,11 +504,13 @@ class Http1Connection(asyncio.BufferedProtocol):
 
 
 class BodyReadScheduler:
-    """Lets one connection read its large body to the end while others wait, instead of all of them in small parts at the same time.
+    """Lets one connection at a time read its large body to the end. Without it all connections would read in small parts at the same time.
 
-    So the records of one body pass through the pipeline, and free their memory, before the records of the next body are made. Only a
-    connection with more bytes waiting than it could read at once has to wait for its turn, so the network stays busy. If the current
-    connection reads nothing in one iteration of the event loop, the next one gets its turn.
+    So the records of one body pass through the pipeline, and free their memory, before the records of the next body are made. The network
+    stays busy in two ways:
+
+    - A connection waits for its turn only if more bytes have arrived than it could read at once.
+    - If the connection whose turn it is reads nothing in one iteration of the event loop, the next one gets its turn.
     """
 
     def __init__(self) -> None:
@@ -517,7 +519,7 @@ class BodyReadScheduler:
         self._waiting: deque[Http1Connection] = deque()
 
     def wait_turn(self, read: Http1Connection) -> None:
-        """Give the turn to this connection if no other has it, else pause the connection until its turn comes."""
+        """Give the turn to the connection `read` if no other connection has it. Otherwise pause `read` until its turn comes."""
         if self._current is None:
             self._begin(read)
         elif self._current is read:
@@ -527,7 +529,7 @@ class BodyReadScheduler:
             self._waiting.append(read)
 
     def finish(self, read: Http1Connection) -> None:
-        """End the turn of this connection, because its body is complete or has failed, and let the next one read."""
+        """End the turn of the connection `read`, because its body is complete or has failed. Let the next connection read."""
         if self._current is read:
             self._next()
         elif read in self._waiting:
@@ -541,7 +543,7 @@ class BodyReadScheduler:
         asyncio.get_running_loop().call_soon(self._check_progress, read)
 
     def _check_progress(self, read: Http1Connection) -> None:
-        """Replace the current connection if it has read nothing since the last check. Called once in an iteration of the loop."""
+        """End the turn of `read` if it has read nothing since the last check. Called once in an iteration of the loop."""
         if self._current is not read:
             return
         if self._has_read:
@@ -561,17 +563,17 @@ class BodyReadScheduler:
 # --- shared read buffers of encrypted connections -----------------------------------------------------------------------------------
 
 SUBSCRIPTION_BUFFER_BYTES = 64 * 1024
-"""The limit of bytes that asyncio reads at once (its default is 256 KiB), and of encrypted bytes that it buffers (512 KiB).
+"""The most bytes of a subscription that asyncio reads at once, and the most encrypted bytes that it buffers.
 
-Bytes that follow an event stay in memory until the next event is requested.
+asyncio's own limits are 256 KiB and 512 KiB. Bytes that follow an event stay in memory until the next event is requested.
 """
 
 
 def share_read_buffer(transport: Any, read_buffer: bytearray) -> None:
-    """Make a connection receive encrypted bytes in `read_buffer`. All connections of an event loop may share it, because asyncio empties
-    it at once.
+    """Make a connection receive encrypted bytes in `read_buffer`. Without TLS, and on event loops other than asyncio's, this changes
+    nothing.
 
-    Without TLS, and on event loops other than asyncio's, this changes nothing.
+    All connections of an event loop may share the buffer, because asyncio empties it at once.
     """
     protocol: Any = getattr(transport, "_ssl_protocol", None)
     if hasattr(protocol, "_ssl_buffer_view"):
@@ -579,9 +581,9 @@ def share_read_buffer(transport: Any, read_buffer: bytearray) -> None:
 
 
 def limit_read_ahead(transport: Any, read_buffer: bytearray) -> None:
-    """Limit what a connection reads at once to the size of `read_buffer`, and stop reading when as many encrypted bytes are buffered.
+    """Limit the bytes that a connection reads at once, and the encrypted bytes that it buffers, to the size of `read_buffer`.
 
-    asyncio would read 256 KiB at once and buffer 512 KiB. On an event loop without these limits this changes nothing.
+    asyncio's own limits are 256 KiB and 512 KiB. On an event loop without these limits this changes nothing.
     """
     max_bytes = len(read_buffer)
     if hasattr(transport, "set_read_buffer_limits"):

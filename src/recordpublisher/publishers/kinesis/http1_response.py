@@ -36,9 +36,9 @@ class ResponseHead(msgspec.Struct, frozen=True):
 
 
 def parse_response_head(text: bytes) -> ResponseHead:
-    """Parse the head of a response from `text`, which lacks the final empty line.
+    """Parse the head of a response from `text`, which has no empty line at its end.
 
-    Raises: MalformedResponseError if the head is malformed, or the body has an encoding that was not requested.
+    Raises: MalformedResponseError if the head is malformed, or if the body has an encoding that was not requested.
     """
     first, *lines = text.decode("latin-1").split("\r\n")
     status = _STATUS.match(first)
@@ -88,10 +88,11 @@ class BodyReader(Protocol):
     """Consumes the bytes of one body, in order, as they arrive."""
 
     def feed(self, data: memoryview, is_last: bool) -> int:
-        """Consume bytes from the front of `data`, and return how many. Bytes that are not consumed are passed again, followed by more.
+        """Consume bytes from the front of `data`, and return how many. The next call gets the bytes that were not consumed, followed by
+        more.
 
-        If `is_last`, no more bytes follow, so all must be consumed. An exception closes the connection, and is raised to the caller of the
-        request. `data` may be changed during the call, but must be restored.
+        If `is_last`, no more bytes follow, so all must be consumed. `data` may be changed during the call, but must be restored. An
+        exception closes the connection, and is raised to the caller of the request.
         """
 
 

@@ -43,7 +43,10 @@ _MAX_ERROR_BODY_BYTES = 64 * 1024
 
 
 class Http2Sender:
-    """Sends requests over HTTP/2, with a connection pool for each server. The SDK still finds the endpoint, signs, and parses errors."""
+    """Sends requests over HTTP/2, with a connection pool for each server.
+
+    The SDK still finds the endpoint, signs the requests, and parses errors.
+    """
 
     def __init__(self, settings: Http2Settings) -> None:
         self._settings = settings
@@ -52,8 +55,11 @@ class Http2Sender:
     async def send(self, request: AWSPreparedRequest, **_: Any) -> Http2Response:
         """Send a request and return the response. This handles the SDK's event `before-send`.
 
-        Raises: ConfigurationError if the SDK would use a proxy, StreamLostError if the stream is lost, OSError if the connection fails,
-        TimeoutError if it takes too long.
+        Raises:
+
+        - ConfigurationError if the SDK would use a proxy, or if the server does not support HTTP/2.
+        - StreamLostError if the connection or the HTTP/2 stream is lost.
+        - OSError if no connection can be opened, TimeoutError if that takes too long.
         """
         url = urlsplit(request.url)
         connection = await self._pool_of(url).connection()
@@ -100,7 +106,7 @@ class Http2Response:
 
     @property
     async def content(self) -> bytes:
-        """The body of an error response. A long page of a proxy is truncated."""
+        """The body of an error response. A long body, such as a proxy's page, is truncated."""
         body = b""
         try:
             while len(body) < _MAX_ERROR_BODY_BYTES and (data := await self.raw.readany()):
@@ -115,7 +121,7 @@ class Http2Response:
 STREAM_WINDOW_BYTES = 128 * 1024
 """The flow-control window of a stream (bytes): enough for 2 MiB a second over a round trip of 60 ms."""
 MAX_STREAMS = 100
-"""The most streams of one connection, so that not too many are lost with it. The server may allow fewer."""
+"""The most streams of one connection, so that a lost connection ends only this many. The server may allow fewer."""
 _LARGEST_WINDOW = 2**31 - 1  # The connection's own window is so large that only the windows of the streams limit.
 _DEFAULT_WINDOW = 65_535
 _STATUS = re.compile(r"[1-9][0-9]{2}")
@@ -127,8 +133,8 @@ class Http2Settings:
 
     - `open_seconds`: the deadline for opening the connection.
     - `ca_bundle`: a file of trusted CAs, used instead of the SDK's list.
-    - `ping_after_seconds`: how long nothing must have arrived before the server is pinged. An open subscription sends an event about every
-      5 s.
+    - `ping_after_seconds`: after this time without a received byte the server is pinged. An open subscription sends an event about every 5
+      s.
     - `ping_seconds`: the time in which the server must respond to a ping.
     """
 
@@ -139,9 +145,9 @@ class Http2Settings:
 
 
 class Http2ConnectionPool:
-    """The connections to one server. A request never waits for other streams: if no connection has capacity, another one is opened.
+    """The connections to one server. If none of them has room for one more stream, another connection is opened.
 
-    Requests that wait for a connection share the one that is being opened, and its error.
+    Requests that wait for a new connection share it, and share the error if it cannot be opened.
     """
 
     def __init__(self, url: SplitResult, settings: Http2Settings) -> None:
@@ -151,10 +157,10 @@ class Http2ConnectionPool:
         self._opening: asyncio.Task[None] | None = None
 
     async def connection(self) -> Http2Connection:
-        """Return a connection with capacity for one more stream. The caller must open the stream without awaiting in between.
+        """Return a connection with room for one more stream. The caller must open the stream without awaiting in between.
 
-        Raises: StreamLostError if the pool is closed or the connection is lost, ConfigurationError if the server does
-        not support HTTP/2, and the errors of connecting.
+        Raises: StreamLostError if the pool is closed or the connection is lost; ConfigurationError if the server does not support HTTP/2;
+        OSError or TimeoutError if no connection can be opened.
         """
         while True:
             self._connections = [connection for connection in self._connections if not connection.is_closed]
@@ -206,8 +212,7 @@ class Http2ConnectionPool:
 
 
 class Http2Connection(asyncio.Protocol):
-    """One HTTP/2 connection: a socket, the protocol state and the open streams. All work is done in callbacks, so there is no task that
-    could leak.
+    """One HTTP/2 connection: a socket, the protocol state and the open streams. All work is done in callbacks, so no task can leak.
 
     The reader of a stream gets StreamLostError if the server resets the stream, or if the connection is lost or ended by GOAWAY.
     """
@@ -241,8 +246,8 @@ class Http2Connection(asyncio.Protocol):
     async def wait_until_ready(self) -> None:
         """Wait until the server has sent how many streams it allows.
 
-        Raises: StreamLostError if the connection is lost or no stream is allowed, ConfigurationError if the server does
-        not speak HTTP/2.
+        Raises: StreamLostError if the connection is lost, or if the server allows no stream; ConfigurationError if the server does not
+        speak HTTP/2.
         """
         await self._ready.wait()
         if self._failure is None and not self.has_capacity:
@@ -251,7 +256,7 @@ class Http2Connection(asyncio.Protocol):
             raise self._failure
 
     async def is_alive(self) -> bool:
-        """Return whether the server responds. A connection that was silent is pinged."""
+        """Return whether the server responds. If nothing has arrived for a while, the server is pinged."""
         # If a ping was not answered, the connection gets no new streams. Its open streams continue until their own time-outs (F5).
         if self.is_closed or self._is_unresponsive:
             return False
@@ -294,13 +299,13 @@ class Http2Connection(asyncio.Protocol):
     # --- for its streams ----------------------------------------------------------------------------------------------------------
 
     def acknowledge(self, stream_id: int, length: int) -> None:
-        """Let the server send `length` more bytes on a stream."""
+        """Let the server send `length` more bytes on the stream `stream_id`."""
         if not self.is_closed:
             with self._protocol():
                 self._h2.acknowledge_received_data(length, stream_id)
 
     def reset(self, stream_id: int) -> None:
-        """Cancel a stream that is no longer read."""
+        """Cancel the stream `stream_id`, because its reader has closed it."""
         if self._streams.pop(stream_id, None) is not None:
             with self._protocol():
                 self._h2.reset_stream(stream_id, error_code=8)  # CANCEL
@@ -401,9 +406,9 @@ def _not_http2(reason: str) -> ConfigurationError:
 
 
 class Http2Stream:
-    """The open response of an event stream, as `EventSubscription` reads it. Keeps the bytes that were received and not read.
+    """The response of an open event stream, as `EventSubscription` reads it. It keeps received bytes until they are read.
 
-    `flow_control` is the connection: it lets the server send more bytes, or cancels the stream. Only one caller may read at a time.
+    `flow_control`: the connection, which lets the server send more bytes, or cancels the stream. Only one caller may read at a time.
     """
 
     # The server may send more bytes only when the reader asks for more. So an unread stream and its reader together hold at most one window
@@ -427,11 +432,11 @@ class Http2Stream:
 
     @property
     def content(self) -> Http2Stream:
-        """The object whose method `readany` is called by `EventSubscription`: this stream itself."""
+        """The object with the method `readany`, which `EventSubscription` calls: this stream itself."""
         return self
 
     async def wait_for_headers(self) -> None:
-        """Wait for status and headers. Raises: StreamLostError if the stream fails before."""
+        """Wait for status and headers. Raises: StreamLostError if the stream fails before they arrive."""
         while not self.status:
             await self._wait()
 

@@ -23,7 +23,7 @@ ACTIVE_TIMEOUT_SECONDS = 600.0
 
 
 class ManagementClient(KinesisClient):
-    """A KinesisClient with additional calls for commands: list and create streams, split and merge shards. It retries no call."""
+    """A KinesisClient with additional calls for commands: list and create streams, split and merge shards. These calls are not retried."""
 
     async def listed_streams(self) -> list[ListedStream]:
         """Return all streams of the account in this region."""
@@ -35,13 +35,13 @@ class ManagementClient(KinesisClient):
             ]
 
     async def describe(self, stream: str) -> StreamDescription:
-        """Return a stream with its settings, consumers and listed shards. Raises: StreamNotFoundError if it does not exist."""
+        """Return a stream with its settings, consumers and shards. Raises: StreamNotFoundError if it does not exist."""
         described = await self.describe_settings(stream)
         consumers = await self.list_consumers(described.stream.arn)
         return replace(described, consumers=tuple(consumers), shards=tuple(await self.list_shards(stream)))
 
     async def describe_settings(self, stream: str) -> StreamDescription:
-        """Return a stream without its consumers and shards, by one call. Raises: StreamNotFoundError if it does not exist."""
+        """Return a stream with its settings, but without consumers and shards. Raises: StreamNotFoundError if it does not exist."""
         with reject_malformed("DescribeStreamSummary"):
             return StreamDescription.parse(await self._describe_stream(stream))
 
@@ -62,7 +62,7 @@ class ManagementClient(KinesisClient):
     async def create_stream(self, name: str, shards: int | None, max_record_kib: int | None = None) -> None:
         """Create a stream with this many shards, or in on-demand mode if `shards` is None. It is CREATING for some seconds.
 
-        `max_record_kib`: the largest record that the stream takes (KiB). None leaves the service's default, 1 MiB.
+        `max_record_kib`: the largest record that the stream accepts (KiB). If it is None, that is 1 MiB, the service's default.
         """
         mode = {"StreamMode": "ON_DEMAND" if shards is None else "PROVISIONED"}
         count = {} if shards is None else {"ShardCount": shards}
@@ -77,13 +77,13 @@ class ManagementClient(KinesisClient):
         await self._call("DeleteStream", StreamARN=stream_arn)
 
     async def split_shard(self, shard: Shard, hash_key: int) -> None:
-        """Split a shard in two; the second child begins at the hash key. The stream is UPDATING for some seconds."""
+        """Split a shard in two. The second child begins at `hash_key`. The stream is UPDATING for some seconds."""
         await self._call(
             "SplitShard", **self._parameter_of(shard), ShardToSplit=shard.shard_id, NewStartingHashKey=str(hash_key)
         )
 
     async def merge_shards(self, shard: Shard, adjacent: Shard) -> None:
-        """Merge a shard and the shard whose hash range follows. The stream is UPDATING for some seconds."""
+        """Merge `shard` with the shard `adjacent`, whose hash range follows. The stream is UPDATING for some seconds."""
         await self._call(
             "MergeShards",
             **self._parameter_of(shard),
@@ -92,10 +92,9 @@ class ManagementClient(KinesisClient):
         )
 
     async def dry_run(self, api: str, **parameters: Any) -> None:
-        """Ask whether a call would succeed, without carrying it out. Only some calls support this.
+        """Check whether the call `api` would succeed, without carrying it out. Only some calls support this.
 
-        Raises: KinesisError with the code `DryRunIgnored` if the endpoint carried the call out; otherwise the error
-        that the call would raise.
+        Raises: the error that the call would raise; KinesisError with the code `DryRunIgnored` if the endpoint has carried the call out.
         """
         transport = self._transport_for(**parameters)
         call = transport.subscribe if api == "SubscribeToShard" else transport.call
@@ -110,7 +109,9 @@ class ManagementClient(KinesisClient):
         )
 
     async def wait_until_active(self, stream: str, retries: RetryPolicy, clock: Clock) -> None:
-        """Wait until the stream is ACTIVE. Ask again after the delays of `retries`. Raises: RecordPublisherError after ten minutes."""
+        """Wait until the stream is ACTIVE. The pauses between two checks are those of `retries`. Raises: RecordPublisherError after ten
+        minutes.
+        """
         deadline = clock.monotonic() + ACTIVE_TIMEOUT_SECONDS
         for attempt in itertools.count():
             summary = await call_with_retries(lambda: self._describe_stream(stream), retries)
@@ -146,13 +147,16 @@ class ListedStream:
 
 
 def _as_time(given: Any) -> datetime:
-    """Return a time as a datetime. It is given as a datetime by the SDK's parser, or as epoch seconds by the service."""
+    """Return a time as a datetime.
+
+    `given`: a datetime if the SDK has parsed the response, or else epoch seconds.
+    """
     return given if isinstance(given, datetime) else datetime.fromtimestamp(given, UTC).astimezone()
 
 
 @dataclass(frozen=True, slots=True)
 class StreamDescription:
-    """A stream with its settings, consumers and listed shards. `encryption_key` is None if the stream is not encrypted at rest."""
+    """A stream with its settings, consumers and shards. `encryption_key` is None if the stream is not encrypted at rest."""
 
     stream: ListedStream
     retention_hours: int
@@ -170,7 +174,7 @@ class StreamDescription:
 
     @classmethod
     def parse(cls, summary: dict[str, Any]) -> StreamDescription:
-        """Parse the settings. Raises: KeyError, TypeError or ValueError if the summary is not as documented."""
+        """Parse the settings of a stream. Raises: KeyError, TypeError or ValueError if `summary` is not as documented."""
         return cls(
             ListedStream.parse(summary),
             int(summary["RetentionPeriodHours"]),

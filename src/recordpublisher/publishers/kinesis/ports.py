@@ -18,7 +18,8 @@ class ReadResponse(msgspec.Struct, frozen=True):
     """One GetRecords response, or one event of SubscribeToShard.
 
     - `records`: records of Kinesis. Aggregates are not expanded yet.
-    - `next_iterator` (polling), `continuation` (enhanced fan-out): None at the end of the shard, together with `child_shards`.
+    - `next_iterator` (polling), `continuation` (enhanced fan-out): where the next read starts. None at the end of the shard, where
+      `child_shards` has the shards that follow.
     - `millis_behind_latest`: how far the read is behind the shard's tip (ms).
     - `wire_bytes`: the size of the body in bytes.
     """
@@ -42,12 +43,12 @@ class PollingPort(Protocol):
 
 
 class Subscription(Protocol):
-    """One open SubscribeToShard call: an async iterator of events, each read from the socket only when it is requested."""
+    """One open SubscribeToShard call: an async iterator of events. Each event is read from the socket only when it is requested."""
 
     def __aiter__(self) -> AsyncIterator[ReadResponse]:
         """Yield events in order. The iterator ends without an error when the subscription expires.
 
-        Raises: the errors of `errors.py`, even for errors inside the stream.
+        Raises: the errors of `errors.py`. An error that the service sends as an event is raised as well.
         """
 
     async def close(self) -> None:
@@ -58,7 +59,10 @@ class SubscriptionPort(Protocol):
     """The call that enhanced fan-out needs to read."""
 
     async def subscribe_to_shard(self, consumer_arn: str, shard: Shard, position: StartingPosition) -> Subscription:
-        """Open a subscription. Raises: ResourceInUseError within 5 s after the last one was opened (service limit)."""
+        """Open a subscription.
+
+        Raises: ResourceInUseError if the last subscription of this consumer and shard was opened less than 5 s ago (service limit).
+        """
 
 
 class ConsumerDescription(
@@ -85,26 +89,25 @@ class RegistrationPort(Protocol):
     ) -> ConsumerDescription:
         """Register a consumer.
 
-        Raises: ResourceInUseError if it exists, ThrottledError (LimitExceeded) if the stream has its maximum of
-        consumers.
+        Raises: ResourceInUseError if the consumer exists; ThrottledError (LimitExceeded) if the stream has the maximum number of consumers.
         """
 
     async def deregister_consumer(self, consumer_arn: str) -> None:
-        """Deregister a consumer. Raises: ResourceNotFoundError if it is gone."""
+        """Deregister a consumer. Raises: ResourceNotFoundError if it does not exist."""
 
 
 class ListingPort(Protocol):
     """The calls that the discovery of shards needs."""
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard of the stream that is still listed, or the shards after the shard id `after` (paged to the end)."""
+        """Return the shards that the service still lists, from all pages. `after` is a shard id: only the shards after it are returned."""
 
     async def server_time_ms(self, stream: str) -> int:
         """Return the time of the service's clock (epoch ms), from the Date header of a response."""
 
 
 class PutEntry(msgspec.Struct, gc=False, omit_defaults=True, rename="pascal"):
-    """One Kinesis record to put, as it is sent. Its explicit hash key is a decimal number as text."""
+    """One Kinesis record to put, as it is sent. The explicit hash key is a decimal number as text."""
 
     data: bytes
     partition_key: str
@@ -112,7 +115,7 @@ class PutEntry(msgspec.Struct, gc=False, omit_defaults=True, rename="pascal"):
 
 
 class PutResult(msgspec.Struct, gc=False, rename="pascal"):
-    """The result for one record: the shard that has it, or the code and message of its error."""
+    """The result for one record: the id of the shard that stored it, or an error code and message."""
 
     shard_id: str | None = None
     error_code: str | None = None
@@ -143,7 +146,7 @@ class RecordDistribution(msgspec.Struct, frozen=True):
 
     - `by_key`: whether the key of a record decides its shard.
     - `server_ms`: the service's time of the response (epoch ms), or None if it is not known.
-    - `is_switchable`: whether the stream can be switched to AUTO and back, which only streams in on-demand mode can.
+    - `is_switchable`: whether the record distribution of the stream can be changed. Only streams in on-demand mode allow that.
     """
 
     by_key: bool
@@ -158,10 +161,10 @@ class WritingPort(Protocol):
         """Put 1 to 500 records, at most 10 MiB in total, including keys (service limit). Single records may fail."""
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard of the stream that is still listed, or the shards after the shard id `after` (paged to the end)."""
+        """Return the shards that the service still lists, from all pages. `after` is a shard id: only the shards after it are returned."""
 
     async def stream_summary(self, stream: str) -> StreamSummary:
-        """Return the largest record and the record distribution of the stream (DescribeStreamSummary)."""
+        """Return the largest record and the record distribution of a stream (DescribeStreamSummary)."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -170,17 +173,19 @@ class WritingPort(Protocol):
 class Transport(Protocol):
     """Sends the calls of a `KinesisClient`, which owns it. Every method raises the errors of `errors.py` and does not retry.
 
-    A response is a dict as the SDK parses it, with three exceptions, whose keys are in `codec.py`: GetRecords has a `ReadBody` under
-    `READ`, PutRecords a `PutRecordsResponse` under `PUT`, and SubscribeToShard an open HTTP response under `RAW_EVENTS`. This open response
-    has `content.readany()`, `close()` and `connection`, on which the caller pauses and resumes reading. It is None with HTTP/2, where the
-    response itself does that.
+    A response is a dict as the SDK parses it. Three calls have a special entry, under a key from `codec.py`:
+
+    - GetRecords has a `ReadBody` under `READ`.
+    - PutRecords has a `PutRecordsResponse` under `PUT`.
+    - SubscribeToShard has an open HTTP response under `RAW_EVENTS`, with `content.readany()`, `close()` and `connection`. The caller pauses
+      and resumes reading on `connection`. With HTTP/2 it is None, because the response limits by itself what the server sends.
     """
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
         """Make one call with a deadline."""
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
-        """Make a call whose body the client has encoded. `parameters` name the stream, as in `call`."""
+        """Make a call whose body is already encoded. `parameters` name the stream, as in `call`."""
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
         """Make one call whose response stays open. The caller sets the deadline."""
@@ -190,9 +195,10 @@ class Transport(Protocol):
 
 
 async def is_shard_listed(listing: ListingPort, shard: Shard) -> bool:
-    """Return whether a listing of the stream still shows a shard.
+    """Return whether the stream still lists a shard.
 
-    Raises: TransientError if the listing is older than the shard, or the stream is being created or deleted; the errors of the port.
+    Raises: TransientError if the listing was made before the shard was created, or if the stream is being created or deleted; the errors of
+    `list_shards`.
     """
     try:
         listed = await listing.list_shards(shard.stream_arn or shard.stream)
@@ -208,7 +214,7 @@ async def is_shard_listed(listing: ListingPort, shard: Shard) -> bool:
 
 
 def is_header_text(value: str) -> bool:
-    """Return whether a key or token can be sent in an HTTP header: it has no control characters, such as the end of a line."""
+    """Return whether `value` can be sent in an HTTP header: it is ASCII without control characters, such as the end of a line."""
     return value.isascii() and value.isprintable()
 
 
@@ -216,10 +222,9 @@ T = TypeVar("T")
 
 
 def run_sync(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine from synchronous code and return its result, with or without a running event loop in this thread.
+    """Run a coroutine from synchronous code and return its result. An event loop may be running in this thread.
 
-    The coroutine must make its own client (`async with KinesisClient(...)`), because a client belongs to the loop that
-    opened it.
+    The coroutine must make its own client (`async with KinesisClient(...)`), because a client belongs to the loop that opened it.
     """
     try:
         asyncio.get_running_loop()

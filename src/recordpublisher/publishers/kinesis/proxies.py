@@ -13,7 +13,7 @@ _HAS_SYSTEM_SETTINGS = sys.platform in ("darwin", "win32")
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the URL of the proxy through which the SDK calls `url`, or None if it calls `url` directly, for example because of
+    """Return the URL of the proxy through which the SDK calls `url`. Return None if it calls `url` directly, for example because of
     NO_PROXY.
     """
     from urllib.request import getproxies, proxy_bypass
@@ -24,7 +24,7 @@ def proxy_for(url: str) -> str | None:
 
 
 def refuse_http2_proxy(url: SplitResult) -> None:
-    """Check that the SDK would use no proxy for `url`. Raises: ConfigurationError if it would."""
+    """Check that calls to `url` need no proxy, because connections over HTTP/2 cannot use one. Raises: ConfigurationError if they do."""
     # This client connects directly. If the network allows only connections through the proxy, it could not reach the service.
     if proxy_for(url.geturl()) is None:
         return

@@ -1,4 +1,4 @@
-"""Finds the trusted CAs with which the certificates of servers are checked, and makes the TLS context of connections."""
+"""Finds the CAs (certificate authorities) that are trusted, and makes the TLS contexts that check the certificates of servers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def client_tls(ca_bundle: str | None, url: str, protocol: str | None = None) -> 
 
 
 def ca_bundle_path(session: Any) -> str | None:
-    """Return the path of the trusted CA file of an SDK session, or None for the SDK's own list.
+    """Return the path of the file of trusted CAs that an SDK session uses, or None if it uses the SDK's own list.
 
     Raises: ConfigurationError if the file cannot be used.
     """
@@ -37,7 +37,7 @@ def ca_bundle_path(session: Any) -> str | None:
 
 
 def environment_ca_bundle(url: str) -> str | None:
-    """Return the path of the trusted CA file that the environment sets for calls to `url`, or None. Profiles are not considered.
+    """Return the path of the file of trusted CAs that the environment sets for calls to `url`, or None. AWS profiles are not read.
 
     For an http URL the file must exist, but is not read.
 
@@ -63,9 +63,7 @@ def _is_tls(url: str) -> bool:
 
 @functools.cache
 def _context_with(path: str, protocol: str | None) -> ssl.SSLContext:
-    """Return the TLS context that trusts the CAs of a file. It is made once for each file and process, because reading a system's list
-    takes 20 ms of CPU.
-    """
+    """Return the TLS context that trusts the CAs of a file. It is kept for later calls: reading a system's list takes 20 ms of CPU."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.options |= ssl.OP_NO_TICKET
     context.load_verify_locations(path)
@@ -75,9 +73,9 @@ def _context_with(path: str, protocol: str | None) -> ssl.SSLContext:
 
 
 def _sdk_list() -> str:
-    """Return the path of the CA file of the package certifi, or else of the SDK.
+    """Return the path of the file of trusted CAs of the package certifi, or else of the SDK.
 
-    If the file is found next to one of these packages, the package is not imported.
+    The package is imported only if the file is not in the package's folder.
     """
     specs = [spec for spec in map(find_spec, ("certifi", "botocore")) if spec is not None and spec.origin is not None]
     beside = Path(specs[0].origin or "").with_name("cacert.pem")

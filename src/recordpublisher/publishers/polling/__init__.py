@@ -1,7 +1,7 @@
 """Reads one shard by polling, with GetRecords. Start at `publisher.py`.
 
-Public: wrap `PollingRecordPublisherFactory` to change what polling reads, or from where. The factory loads the AWS SDK only when it makes a
-client.
+Public: `PollingRecordPublisherFactory`, for plugins that change what polling reads, or from where. It loads the AWS SDK only when it makes
+a client.
 """
 
 import importlib

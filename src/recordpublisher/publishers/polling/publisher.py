@@ -1,6 +1,6 @@
 """Reads one shard by polling: the publisher, its factory and settings, its iterator, and when and how much it reads.
 
-A probe reads how far a position is behind its shard's tip (A2), and which record of a shard is its oldest.
+Two functions at the end read only a few records: `measure_tip_distance` and `read_oldest_record`.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from ..shards import OldestRecord, Shard
 class PollingRecordPublisher(RecordPublisher):
     """Reads one shard by GetRecords. Keeps the read position, and decides when the next read may start.
 
-    `run` reads to the shard's end and returns COMPLETE, as do later calls. It never returns INCOMPLETE. Cancel its task to stop it. A later
-    `run` resumes from the last position that the callback returned.
+    `run` reads to the shard's end and returns COMPLETE, never INCOMPLETE. To stop it, cancel its task. A later `run` resumes from the last
+    position that the consumer returned.
 
-    `carried_states`: the state that earlier publishers in this process have left, by `Shard.key`. This publisher takes the entry of its
+    `carried_states`: the states that earlier publishers in this process have left, by `Shard.key`. This publisher takes the state of its
     shard.
     """
 
@@ -92,14 +92,17 @@ class PollingRecordPublisher(RecordPublisher):
             self._resume(carried)
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """Set how many bytes of memory the next reads may bring. At least one record is requested."""
+        """Set how many bytes of memory the records of the next reads may take. At least one record is requested."""
         self._read_budget = held_bytes
 
     async def run(self, consumer: BatchConsumer) -> RunResult:
         """Pass every response to `consumer` as batches, even an empty one, until the shard's end.
 
-        Raises: RetriesExhaustedError if the retries are used up, FatalKinesisError if no retry can help, StreamNotFoundError if the stream
-        is gone, DataLossError if the shard vanished before its end.
+        Raises:
+
+        - RetriesExhaustedError if the retries are used up, FatalKinesisError if no retry can help.
+        - StreamNotFoundError if the stream no longer exists.
+        - DataLossError if the shard vanished before it was read to its end.
         """
         try:
             while not self._is_complete:
@@ -117,7 +120,7 @@ class PollingRecordPublisher(RecordPublisher):
         return RunResult.COMPLETE
 
     async def _publish(self, response: ReadResponse, consumer: BatchConsumer) -> None:
-        """Pass the response's batches to `consumer`. Continue only from the position that it returns."""
+        """Pass the response's batches to `consumer`. The next read continues after the position that `consumer` returns."""
         # 3. Expand aggregates, and compute when the next read may start.
         batches = self._deaggregator.batches(response, _position_after(response), self._position)
         size, next_iterator = self._size, response.next_iterator
@@ -163,7 +166,8 @@ class PollingRecordPublisher(RecordPublisher):
     async def _read(self) -> ReadResponse:
         """Return the next response.
 
-        The iterator is discarded before the call, so after a cancellation the next read starts again from the position.
+        The iterator is forgotten when the response has arrived. So if a run is cancelled before it passes the records on, the next run
+        reads them again.
         """
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
         response = await call_with_retries(
@@ -174,9 +178,9 @@ class PollingRecordPublisher(RecordPublisher):
         return response
 
     async def _read_once(self) -> ReadResponse:
-        """Make one read. If an iterator expires, request another one.
+        """Make one read. If the iterator has expired, request another one.
 
-        Raises: TransientError if a retry may help; the error of `explain_not_found` if the service does not find the shard.
+        Raises: TransientError if a retry may help. If the service does not find the shard, the error that `explain_not_found` returns.
         """
         while True:
             try:
@@ -221,15 +225,16 @@ class PollingService(PollingPort, ListingPort, RecordDistributionPort, Protocol)
 
 
 MOST_CARRIED_STATES = 10_000
-"""The most states of publishers that a factory keeps for the next publishers of their shards: about 5 MB."""
+"""The most states that a factory keeps for the next publishers of its shards (`CarriedReaderState`). They take about 5 MB."""
 
 
 class CarriedReaderState(msgspec.Struct, frozen=True):
-    """The state that a publisher leaves for the next publisher of its shard, which begins with it.
+    """The state that a publisher of a shard leaves for the next publisher of the shard.
 
-    - `iterator`: valid at `position`, requested at `since`; None if there is none.
+    - `iterator`: an iterator that is valid at `position`, or None.
+    - `since`: when the iterator was requested.
     - `next_read_at`: when the next read may start.
-    - `lost_read_at`: the start of a read whose response was lost, else -inf.
+    - `lost_read_at`: the start of a read whose response was lost, or -inf if there is none.
     - `size`: the measured size of records.
 
     All times are monotonic seconds.
@@ -244,17 +249,21 @@ class CarriedReaderState(msgspec.Struct, frozen=True):
 
 
 class PollingRecordPublisherFactory(RecordPublisherFactory):
-    """Makes polling publishers. Owns one client for all shards, made by `prepare` or with the first publisher.
+    """Makes polling publishers. Owns one client for all shards, which `prepare` or the first publisher makes.
 
-    A given `service` is used instead of a client, and is not closed. The factory keeps what each publisher leaves for the next one of its
-    shard (`CarriedReaderState`), because a Spark worker makes new publishers for every batch.
+    - `service`: used instead of a client, and not closed.
+
+    The factory keeps the state of each publisher for the next publisher of the shard (`CarriedReaderState`). A Spark worker needs that,
+    because it makes new publishers for every batch.
 
     Raises: ConfigurationError if a property is invalid.
     """
 
     keyless = True
     ends_open_shards = True
-    """A missing next iterator means the end of a shard. A listing of DynamoDB Streams may show this end only later."""
+    """A response without a next iterator ends the shard, even if the stream still lists it as open. DynamoDB Streams may list the end only
+    later.
+    """
 
     def __init__(
         self, properties: Mapping[str, object], *, service: PollingService | None = None, clock: Clock | None = None
@@ -268,7 +277,7 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         self._carried_states: dict[str, CarriedReaderState] = {}
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Make the client for the job's streams (names or ARNs), without a call.
+        """Make the client for the job's streams (names or ARNs). This makes no call to the service.
 
         Raises: ConfigurationError if endpoint, region or credentials are missing or invalid.
         """
@@ -295,7 +304,10 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
             await client.close()
 
     def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
-        """Return the job's client, which also lists its streams (names or ARNs), or None if a service was given. `close` closes it."""
+        """Return the client of `streams` (names or ARNs), with which a job also lists shards. Return None if a `service` was given.
+
+        `close` closes the client.
+        """
         return None if self._service is not None else self._client(streams)
 
     def _client(self, streams: Sequence[str]) -> kinesis.KinesisClient:
@@ -304,9 +316,9 @@ class PollingRecordPublisherFactory(RecordPublisherFactory):
         return self._own_client
 
     async def _pin_latest(self, service: PollingService, stream: str, position: StartingPosition) -> StartingPosition:
-        """Return LATEST as a time, because each new iterator at LATEST would skip the records before it.
+        """Return the current time of the service's clock as the start instead of LATEST. Return any other start unchanged.
 
-        Only callers that use the factory without a job need this, because a job replaces LATEST itself.
+        Each new iterator at LATEST would skip the records before it. Only callers without a job need this: a job replaces LATEST itself.
         """
         if position.type is not PositionType.LATEST:
             return position
@@ -320,7 +332,7 @@ class PollingConfig:
 
     - `max_records`: the Limit of one call (1..10,000).
     - `interval_seconds`: time from the start of one read to the start of the next.
-    - `tip_interval_seconds`: the same after an empty read at the tip, never shorter than `interval_seconds`.
+    - `tip_interval_seconds`: the same time after an empty read at the tip. It is never shorter than `interval_seconds`.
     - `adaptive`: whether the Limit follows the measured size of records.
     - `get_records`, `get_iterator`, `list_shards`: the retry policy of each call.
     """
@@ -335,7 +347,7 @@ class PollingConfig:
 
     @classmethod
     def of(cls, properties: Properties) -> PollingConfig:
-        """Return the typed values. Raises: ConfigurationError with key, value and valid values, if a property is invalid."""
+        """Return the settings that the properties describe. Raises: ConfigurationError with key, value and valid values, if one is bad."""
         tip_interval_ms = max(properties.value(GETRECORDS_INTERVAL), properties.value(TIP_INTERVAL) or 0)
         return cls(tip_interval_seconds=tip_interval_ms / 1000, **values_of(cls, properties))
 
@@ -345,7 +357,7 @@ MAX_ITERATOR_AGE_SECONDS = ITERATOR_SECONDS - 60.0
 
 
 class ShardIterator:
-    """The shard iterator of one shard, and its age. An iterator is requested only when a read needs it, so a paused shard makes no call."""
+    """The shard iterator of one shard, and its age. It is requested only when a read needs it, so a paused shard makes no call."""
 
     def __init__(
         self, port: PollingPort, shard: Shard, policy: RetryPolicy, metrics: ShardMetrics, clock: Clock
@@ -374,12 +386,12 @@ class ShardIterator:
         return self._value
 
     def set(self, value: str, since: float) -> None:
-        """Store the iterator of a response that came at `since` (monotonic seconds)."""
+        """Store the iterator from a response that arrived at `since` (monotonic seconds)."""
         self._value, self._since = value, since
 
     @property
     def current(self) -> tuple[str | None, float]:
-        """The iterator, or None, and when it was taken (monotonic seconds)."""
+        """The iterator, or None if there is none, and when the service gave it (monotonic seconds)."""
         return self._value, self._since
 
     def discard(self) -> None:
@@ -387,7 +399,7 @@ class ShardIterator:
         self._value = None
 
     def discard_expired(self) -> None:
-        """Forget the iterator, because it has expired or will soon, and count the refresh."""
+        """Forget the iterator, because it has expired or will soon. Count that as a refresh in the metrics."""
         self._value = None
         self._metrics.add("iterator_refreshes")
 
@@ -395,12 +407,12 @@ class ShardIterator:
 async def explain_not_found(
     listing: ListingPort, shard: Shard, error: ResourceNotFoundError, policy: RetryPolicy
 ) -> RecordPublisherError:
-    """Return the error to raise if the service did not find a shard. Such a shard never counts as read to its end.
+    """Return the error to raise when the service did not find a shard. Such a shard is never taken as read to its end.
 
-    The error is a TransientError if the shard is still listed. Otherwise it is a DataLossError, because the shard's unread records are
-    lost.
+    - TransientError if the stream still lists the shard.
+    - Otherwise DataLossError, because the shard's unread records are lost.
 
-    Raises: StreamNotFoundError if the whole stream is gone.
+    Raises: StreamNotFoundError if the stream itself does not exist.
     """
 
     if await call_with_retries(lambda: is_shard_listed(listing, shard), policy):
@@ -413,11 +425,11 @@ async def explain_not_found(
 
 
 MIN_CALL_INTERVAL_SECONDS = 1 / GET_RECORDS_CALLS_PER_SECOND
-"""The shortest time between two calls on a shard (seconds)."""
+"""The shortest time between two GetRecords calls on a shard (seconds)."""
 
 
 def interval_after(response: ReadResponse, config: PollingConfig) -> float:
-    """Return the time from the start of the last read to the next (seconds). It is longer after an empty read at the tip."""
+    """Return the time from the start of a read to the start of the next one (seconds). It is longer after an empty read at the tip."""
     is_empty_at_tip = not response.records and response.millis_behind_latest == 0
     return config.tip_interval_seconds if is_empty_at_tip else config.interval_seconds
 
@@ -425,8 +437,9 @@ def interval_after(response: ReadResponse, config: PollingConfig) -> float:
 def next_read_at(started: float, responded: float, interval_seconds: float, read_bytes: int) -> float:
     """Return when the next read may start. All times are in seconds of one monotonic clock.
 
-    The interval, and the limit of five calls a second, count from start to start. The limit of bytes counts from the response: the
-    service charges them at an unknown time before, and refuses reads for a whole second if one comes a little too early.
+    - The interval, and the limit of five calls a second, count from the start of the last read.
+    - The limit of bytes counts from the response, because the service does not tell when it has counted them. If a read comes a little too
+      early, the service refuses reads for a whole second.
     """
     return max(
         started + max(interval_seconds, MIN_CALL_INTERVAL_SECONDS), responded + read_bytes / READ_BYTES_PER_SECOND
@@ -434,10 +447,10 @@ def next_read_at(started: float, responded: float, interval_seconds: float, read
 
 
 def retry_pause_seconds(error: TransientError, since_lost_read: float = math.inf) -> float:
-    """Return how long to wait at least before a failed call is repeated (seconds). The backoff with its jitter comes in addition.
+    """Return the shortest pause before a failed call is repeated (seconds). The backoff with its jitter is added to it.
 
-    `since_lost_read` is the time (seconds) since a read whose response was lost. The service may have charged that read with 10 MiB, and
-    then refuses reads for 5 s. Without the longer wait the retries would be used up in that time.
+    `since_lost_read`: the time since a read whose response was lost (seconds). That response may have had 10 MiB, and then the service
+    refuses reads for 5 s. With a shorter pause the retries would be used up in that time.
     """
     if isinstance(error, ThrottledError):
         return max(REFUSED_SECONDS, REFUSED_SECONDS_AFTER_LARGEST_RESPONSE - since_lost_read)
@@ -445,8 +458,9 @@ def retry_pause_seconds(error: TransientError, since_lost_read: float = math.inf
 
 
 FIRST_READ_BUDGET_BYTES = 2**20
-"""The memory budget of the first read if none was set (bytes). That read measures the size of records, so it is small, because a
-thousand shards may start at once.
+"""The memory budget of the first read, if none was set (bytes). That read measures the size of records.
+
+The budget is small, because a thousand shards may start at once.
 """
 
 
@@ -470,8 +484,9 @@ class RecordSize(msgspec.Struct, frozen=True):
 def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | None, loop_seconds: float | None) -> int:
     """Return the Limit of the next read, 1 to 10,000.
 
-    Adaptive reads, for which `loop_seconds` is the time between two reads, request as many records as the shard can deliver in this time,
-    even more than `max_records`. At most as many are requested as fit into `budget_bytes`, but at least one.
+    - `loop_seconds`: the time between two reads if reads are adaptive, else None. An adaptive read requests as many records as the shard
+      can deliver in this time, even more than `max_records`.
+    - `budget_bytes`: the memory that the records may take. None means no limit, except for the first read.
     """
     limit = max_records
     if loop_seconds is not None:
@@ -486,18 +501,18 @@ def records_to_request(max_records: int, size: RecordSize, budget_bytes: int | N
 # --- small reads: how far a position is behind the tip (A2), and the oldest record (S5) -------------------------------------------------
 
 MAX_READS, MAX_READS_OF_OLDEST = 5, 20
-"""The most reads of a probe, to measure a distance and to find the oldest record. Responses may be empty before the next record is found
-(service documentation).
+"""The most reads of `measure_tip_distance`, and of `read_oldest_record`. Responses may be empty before the next record is found (service
+documentation).
 """
 PAUSE_SECONDS = 0.25
-"""Seconds between two reads of a probe, because a probe shares the shard's 5 calls a second with its readers."""
+"""Seconds between two reads of `measure_tip_distance` or `read_oldest_record`. They share the shard's 5 calls a second with the job."""
 
 
 class TipDistance(msgspec.Struct, frozen=True):
     """The distance of a position from the shard's tip.
 
     - `has_unread`: whether there is a record after the position.
-    - `oldest_ms`: the arrival of that record (epoch ms).
+    - `oldest_ms`: when the first of these records arrived (epoch ms), or None if there is none.
     - `millis_behind`: MillisBehindLatest of the last response.
     """
 
@@ -507,7 +522,7 @@ class TipDistance(msgspec.Struct, frozen=True):
 
 
 async def measure_tip_distance(port: PollingPort, shard: Shard, position: StartingPosition) -> TipDistance | None:
-    """Return how far `position` is behind the tip, by a read of one record after it.
+    """Return how far `position` is behind the tip, by reading one record after it.
 
     Return None if several empty responses in a row did not reach the tip.
 
@@ -538,7 +553,7 @@ def _distance_from(response: ReadResponse) -> TipDistance | None:
 async def read_oldest_record(port: PollingPort, shard: Shard) -> OldestRecord:
     """Return the oldest record that the shard still has, by reading from TRIM_HORIZON.
 
-    Raises: TransientError if many empty responses in a row did not reach the tip; KinesisError if a call fails. No call is retried.
+    Raises: TransientError if many responses in a row were empty; KinesisError if a call fails. No call is retried.
     """
     iterator: str | None = await port.get_shard_iterator(shard, StartingPosition.trim_horizon())
     for _ in range(MAX_READS_OF_OLDEST):

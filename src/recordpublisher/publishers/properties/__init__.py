@@ -1,7 +1,7 @@
-"""Properties, which are declared once, parsed and checked (C1).
+"""Properties, which are declared once, parsed and checked.
 
-Start at `properties.py`, which also lists the groups. The declarations are in `reading_properties.py`, with files of their own for
-polling, fan-out and queues, in `job_properties.py`, `sink_properties.py` and `retry_properties.py`.
+Start at `properties.py`, which also lists the groups. The declarations are in `reading_properties.py`, with files of their own for polling,
+fan-out and queues, in `job_properties.py`, `sink_properties.py` and `retry_properties.py`.
 
 Public: the functions that declare a property, for plugins with settings of their own.
 """

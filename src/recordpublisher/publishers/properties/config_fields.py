@@ -1,7 +1,6 @@
-"""Defines fields of configuration classes that are values of properties: `window_ms: int = of_property(WINDOW)`.
+"""Makes the fields of configuration classes from properties: `window_ms: int = of_property(WINDOW)`.
 
-`values_of` returns the values of these fields. `imported` imports a function or a type of the user that a property names as
-module:function.
+`values_of` returns the values of these fields. `imported` imports a user's function or type that a property names as module:function.
 """
 
 import importlib
@@ -34,10 +33,10 @@ def of_property(declared: Property[str], *, kind: type[E]) -> E: ...
 @overload
 def of_property(declared: Property[str], *, kind: Mapping[str, T]) -> T: ...
 def of_property(declared: Property[Any], divisor: int | None = None, kind: Any = None) -> Any:
-    """Return a dataclass field whose value is the value of a property.
+    """Return a dataclass field that has the value of a property.
 
-    - `divisor`: a number by which the property's value is divided, for another unit (1000: ms become seconds).
-    - `kind`: an enum, or a mapping. The value of the field is the member or entry that the property's value names.
+    - `divisor`: the property's value is divided by this number, for another unit. With 1000, ms become seconds.
+    - `kind`: an enum or a mapping, whose member or entry the property names. That becomes the value of the field.
     """
 
     def made(value: Any) -> Any:
@@ -52,7 +51,7 @@ def of_property(declared: Property[Any], divisor: int | None = None, kind: Any =
 
 
 def of_retries(declared: RetryProperties) -> RetryPolicy:
-    """Return a dataclass field whose value is the retry policy that these properties describe."""
+    """Return a dataclass field that has the retry policy of these properties."""
     made: RetryPolicy = field(metadata={"read": declared.policy})
     return made
 
@@ -60,8 +59,8 @@ def of_retries(declared: RetryProperties) -> RetryPolicy:
 def values_of(config: type, properties: PropertyValues) -> dict[str, Any]:
     """Return the values, by name, of the fields of a dataclass that were made by `of_property` or `of_retries`.
 
-    Raises: ConfigurationError with key, value and valid values, if a value is invalid, or if the first back-off of a retry is above the
-    largest one.
+    Raises: ConfigurationError with key, value and valid values, if a value is invalid. Retries are also invalid if their first back-off is
+    above the largest one.
     """
     return {each.name: each.metadata["read"](properties) for each in fields(config) if "read" in each.metadata}
 
@@ -75,9 +74,9 @@ def properties_of(config: type) -> tuple[Property[Any], ...]:
 
 
 def imported_function(properties: Properties, declared: Property[str | None], valid: str) -> Callable[..., Any]:
-    """Import the function that the property names.
+    """Import the function that a property names.
 
-    Raises: ConfigurationError that says what is `valid`, if it cannot be imported or is not a suitable function.
+    Raises: ConfigurationError, with `valid` as the valid values, if it cannot be imported, or if it is not a suitable function.
     """
     found = imported_object(properties, declared, valid)
     check_user_function(declared.key, found, valid)
@@ -85,14 +84,14 @@ def imported_function(properties: Properties, declared: Property[str | None], va
 
 
 def imported_object(properties: Properties, declared: Property[Any], valid: str) -> Any:
-    """Import the object that the property names. Raises: ConfigurationError that says what is `valid`, if the import fails."""
+    """Import the object that a property names. Raises: ConfigurationError if the import fails, with `valid` as the valid values."""
     return imported(properties.value(declared), declared.key, valid)
 
 
 def imported(path: str | None, key: str, valid: str) -> Any:
     """Import the object that `path` names as module:name.
 
-    Raises: ConfigurationError that names the `key` and says what is `valid`, if the import fails.
+    Raises: ConfigurationError, about the setting `key` and with `valid` as the valid values, if `path` is None or the import fails.
     """
     module, colon, name = (path or "").partition(":")
     if path and not colon:

@@ -1,4 +1,4 @@
-"""Declares properties, and keeps which properties this library and its plugins have declared (C1)."""
+"""Declares properties, and keeps those that this library and its plugins have declared."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class Property(Generic[T]):
 
     @property
     def keywords(self) -> tuple[str, ...]:
-        """The names of the keyword arguments that set the property.
+        """The names of the keyword arguments that set the property: `argument` if it is set, and a name that is made from the key.
 
-        They are `argument` if it is set, and the key without `flink.` or `aws.` and with `_` for each dot.
+        That name has no `flink.` or `aws.`, and `_` for each dot.
         """
         key = re.sub(r"^(flink|aws)\.", "", self.key)
         from_key = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key).replace(".", "_").lower()
@@ -63,7 +63,7 @@ class Property(Generic[T]):
 
     @property
     def is_prefix(self) -> bool:
-        """Whether the property stands for every key that begins with `key`."""
+        """Whether `key` is a prefix: the property then stands for every key that begins with it."""
         return self.key.endswith((".", "["))
 
     @property
@@ -91,7 +91,7 @@ class PropertyOptions(TypedDict, total=False):
 
 
 class PropertyGroup:
-    """A section of the reference page. Its methods declare the section's properties, each with its parser and its valid values."""
+    """A section of the reference page. Each method declares a property of the section, with the parser and the valid values of one type."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -106,7 +106,7 @@ class PropertyGroup:
     def text(
         self, key: str, sentence: str, default: str | None = None, **more: Unpack[PropertyOptions]
     ) -> Property[Any]:
-        """Declare a property whose value is a text that is not empty. The value is None if it is not given and there is no default."""
+        """Declare a property whose value is a text that is not empty. Without a default, the value is None if the property is not set."""
         # An Avro schema may be a text in JSON, such as "string" with its quotes, and a format of Java may begin and end with quoted text.
         parse = _parse_not_empty if "schema" in key or key.endswith(".format") else _parse_without_quotes
         return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
@@ -123,10 +123,10 @@ class PropertyGroup:
         valid_other: str = "",
         **more: Unpack[PropertyOptions],
     ) -> Property[str]:
-        """Declare a property whose value is one of the names `options`, which are in upper case. A value may be in any case.
+        """Declare a property whose value is one of the names `options`. These are in upper case, but the user may write them in any case.
 
         - `note`: a note about the last of these names, for messages and the reference page.
-        - `other`: checks any other text, and raises ValueError if it is not valid.
+        - `other`: checks any text that is none of these names, and raises ValueError if it is not valid.
         - `valid_other`: describes the texts that `other` accepts.
         """
 
@@ -158,11 +158,11 @@ class PropertyGroup:
         bare_from: int = 1,
         **more: Unpack[PropertyOptions],
     ) -> Property[int]:
-        """Declare a property whose value is a whole number in a range, or one of the values `also` (such as -1 for off).
+        """Declare a property whose value is a whole number from `minimum` to `maximum`, or one of the values `also` (such as -1 for off).
 
-        With the unit ms, s or bytes, a duration (`10s`) or size (`64mb`) is also accepted.
+        With the `unit` ms or s, a duration such as `10s` is also accepted, and with bytes a size such as `64mb`.
 
-        - `bare_from`: a smaller number without a unit, other than 0, is refused, because it was probably meant in seconds.
+        - `bare_from`: smaller numbers are refused if they have no unit, because they were probably meant in seconds. 0 is never refused.
         """
         parse = _range_parser(minimum, maximum, also, unit, bare_from)
         valid = _describe_range("a whole number", minimum, maximum, also, unit)
@@ -178,7 +178,7 @@ class PropertyGroup:
         bare_from: int = 1,
         **more: Unpack[PropertyOptions],
     ) -> Property[int | None]:
-        """Declare a property whose value is a whole number in a range, as `integer` does, but without a default.
+        """Declare a property whose value is a whole number from `minimum` to `maximum`, as `integer` does, but without a default.
 
         The value is None if the property is not set. `sentence` says what that means.
         """
@@ -210,7 +210,7 @@ class PropertyGroup:
         return self._declare("boolean", key, sentence, default, "true or false", parse, **more)
 
     def plugin_name(self, key: str, sentence: str, default: str, **more: Unpack[PropertyOptions]) -> Property[str]:
-        """Declare a property whose value is a name that a plugin registers, given in any case. The value is in upper case."""
+        """Declare a property whose value is a name that a plugin registers. The user may write it in any case; it becomes upper case."""
 
         def parse(text: str) -> str:
             return _parse_not_empty(text).upper()
@@ -218,11 +218,11 @@ class PropertyGroup:
         return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
 
     def tags(self, key: str, sentence: str, **more: Unpack[PropertyOptions]) -> Property[Mapping[str, str] | None]:
-        """Declare a property whose value is the tags of an AWS resource: `key=value` separated by commas, within the service's limits."""
+        """Declare a property whose value is the tags of an AWS resource: `key=value`, separated by commas. AWS's limits are checked."""
         return self._declare("tags", key, sentence, None, _TAG_WORDS, _parse_tags, **more)
 
     def prefix(self, key: str, sentence: str, **more: Unpack[PropertyOptions]) -> Property[str | None]:
-        """Declare a property that stands for every key that begins with `key`. `key` ends in a dot or bracket."""
+        """Declare a property that stands for every key that begins with `key`, which must end in `.` or `[`."""
         valid = "a text that is not empty"
         return self._declare("string per name", key, sentence, None, valid, _parse_not_empty, **more)
 
@@ -258,7 +258,7 @@ class PropertyGroup:
 
 
 _DEFAULTS: dict[str, tuple[type, ...]] = {"int": (int,), "double": (float, int), "boolean": (bool,), "string": (str,)}
-"""The Python types that a default may have, by the type of the property. A default is used as it is, without being parsed."""
+"""The Python types that the default of a property may have, by the property's type. Defaults are not parsed."""
 _of_plugins = PropertyGroup("")
 
 
@@ -271,7 +271,9 @@ text, choice, integer, optional_integer = (
 
 
 number, boolean, prefix = _of_plugins.number, _of_plugins.boolean, _of_plugins.prefix
-"""The same functions for plugins, which name the section: `text("my.key", "What it says.", group="My plugin")`."""
+"""The functions `text` to `prefix` declare a property of a plugin. Their argument `group` names the section of the reference page:
+`text("my.key", "What it says.", group="My plugin")`.
+"""
 
 
 def _parse_not_empty(text: str) -> str:
@@ -300,7 +302,7 @@ def _parse_tags(text: str) -> Mapping[str, str]:
 
 
 class ExplainedValueError(ValueError):
-    """A value is refused because it was probably meant in another way. The message says why, and what to write instead."""
+    """A value is refused because the user probably meant something else. The message says why, and what to write instead."""
 
 
 def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str, bare_from: int) -> Callable[[str], int]:
@@ -319,7 +321,7 @@ def _range_parser(minimum: int, maximum: int, also: tuple[int, ...], unit: str, 
 
 
 def _plain_digits(text: str) -> str:
-    """Return `text` if it is a plain ASCII number, because Python also parses `1_000` and digits of other scripts.
+    """Check that `text` is a plain ASCII number, and return it. Python would also accept `1_000` and digits of other scripts.
 
     Raises: ValueError if it is not.
     """
@@ -329,7 +331,7 @@ def _plain_digits(text: str) -> str:
 
 
 def unit_after(count: float, unit: str) -> str:
-    """Return the unit in the form that follows `count`: `record` after 1, otherwise `records`. `ms` and `s` never change."""
+    """Return the unit as it is written after `count`: `record` after 1, otherwise `records`. `ms` and `s` never change."""
     return re.sub(r"(?<=ch)es$|(?<=\w\w)s$", "", unit) if count == 1 else unit
 
 
@@ -353,18 +355,18 @@ class PropertyValues(Protocol):
         """Return whether the property was given."""
 
     def merged(self, mapping: Mapping[str, object]) -> Self:
-        """Return these properties with the values of `mapping`, which take precedence."""
+        """Return these properties together with those of `mapping`, which take precedence."""
 
 
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-]*\[?")
 _declared: dict[str, Property[Any]] = {}
-"""The declared properties by key and alias, in lower case."""
+"""The declared properties, by their keys and aliases in lower case."""
 
 
 def declare(declared: Property[T]) -> Property[T]:
     """Register a property of this library or of a plugin.
 
-    Raises: ConfigurationError if the key is unusable, or belongs to another property.
+    Raises: ConfigurationError if the key has characters other than letters, digits, dots and hyphens, or if another property has it.
     """
     for key in (declared.key, *declared.aliases):
         if not isinstance(key, str) or not _KEY.fullmatch(key):
@@ -390,14 +392,14 @@ def declared_keys() -> list[str]:
 
 
 def find_property(key: str) -> Property[Any] | None:
-    """Return the property with this key or alias, compared without case, or None. A prefix is found by its own key only."""
+    """Return the property with this key or alias, in any case, or None. A prefix is found only by the prefix itself."""
     return _declared.get(key.lower())
 
 
 def is_secret(key: str) -> bool:
     """Return whether the value of a key must never be shown.
 
-    That is so if the key is declared as a secret, or is not declared and has a name such as `password`.
+    A declared property says so itself. Of any other key the name decides, such as `password`.
     """
     declared = find_property(key)
     if declared is not None:
@@ -406,18 +408,18 @@ def is_secret(key: str) -> bool:
 
 
 POSITION_ALIASES = {"earliest": "TRIM_HORIZON"}
-"""Names of Kafka for positions in a stream, in lower case, with the name that Kinesis has for the same position."""
+"""Kafka's names for positions in a stream, in lower case, each with the name in Kinesis."""
 _MEANT = dict.fromkeys(("oldest", "beginning", "start", "first", "smallest"), "earliest") | dict.fromkeys(
     ("newest", "end", "now", "last", "largest", "tip"), "LATEST"
 )
-"""The name that is suggested for each other word for a position in a stream."""
+"""Other words for positions in a stream, each with the valid name that a message suggests."""
 _SIMILAR = 0.75
 
 
 def did_you_mean(given: str, valid: str) -> str:
-    """Return a question that names the valid name that was probably meant by `given`, or "" if none is similar.
+    """Return a question that suggests a valid name for `given`, or "" if none is similar.
 
-    `valid`: the words for the valid values. They begin with the valid names, separated by commas.
+    `valid`: the text that describes the valid values. It begins with the valid names, separated by commas.
     """
     names = {name.lower(): name for name in valid.partition(" (")[0].split(", ")}
     word = given.strip().lower().replace("-", "_")

@@ -77,7 +77,7 @@ LEASE_DURATION = DISCOVERY_AND_STATE.integer(
     bare_from=1_000,
 )
 ACCEPTS_LOSS = {"FAIL": False, "CONTINUE": True}
-"""Whether a job with this value of `flink.state.dataloss` continues without the records that are past retention."""
+"""For each value of `flink.state.dataloss`: whether a job continues without records that passed retention unread."""
 ON_DATA_LOSS = DISCOVERY_AND_STATE.choice(
     "flink.state.dataloss",
     "When records passed retention unread: FAIL and name the gap, or CONTINUE and count it.",

@@ -1,4 +1,4 @@
-"""`Properties` holds the properties of a job, returns their typed values, and refuses misspelt keys (C1, C2)."""
+"""`Properties` holds the properties of a job, returns their typed values, and refuses misspelt keys."""
 
 from __future__ import annotations
 
@@ -82,19 +82,20 @@ _OTHER_NAMES = {
     **{"region_name": "region", "bootstrap_servers": "region", "endpoint_url": "endpoint", "group_id": "job_name"},
     **dict.fromkeys(("initial_position", "initial_position_in_stream", "auto_offset_reset"), "start"),
 }
-"""Keywords of boto3, the KCL and Kafka's clients, with our keyword for each."""
+"""Keyword arguments of boto3, the KCL and Kafka's clients, each with ours for the same thing."""
 MIN_SIMILARITY = 0.75
-"""Similarity (difflib, 0 to 1) from which on a spelling is suggested. With 0.72 `region` would be suggested for `begin`."""
+"""The least similarity (difflib, 0 to 1) of a name that is suggested. With 0.72, `region` would be suggested for `begin`."""
 
 log = logging.getLogger("recordpublisher.properties")
 _PREFIXES = ("flink", "aws")
 _MISSPELT = 0.8
-"""Similarity (difflib, 0 to 1) above which a key is a misspelt one: `flink.sink.path` and `flink.sink.jsonl.path` have 0.83.
+"""Above this similarity (difflib, 0 to 1) to a known key, a key counts as misspelt.
 
-`team` and the end of `flink.spark.stream` have 0.8.
+`flink.sink.path` and `flink.sink.jsonl.path` have 0.83. The key `team` of another program and the `stream` of `flink.spark.stream` have
+0.8.
 """
 _MOST_MISSING = 2
-"""Segments that may be missing at the beginning of a key, such as `flink.stream`."""
+"""The most segments that a misspelt key may lack at its beginning: `initpos` lacks the two of `flink.stream`."""
 _REASONS = {
     "flink.stream.efo.http-client.max-concurrency": "the connections of subscriptions have no limit",
     "flink.stream.efo.http-client.read-timeout": "a subscription without an event for 20 s is reopened",
@@ -105,25 +106,25 @@ _REASONS = {
     "aws.http-client.": "it sets the Java SDK's HTTP client",
     "aws.trust.all.certificates": "certificates are always checked",
 }
-"""Keys of Flink, or prefixes of them, that have no effect here, with the reason."""
+"""Keys of Flink that have no effect here, or prefixes of such keys, each with the reason."""
 
 _DEAD_LETTER, _SINK = "flink.deadletter.", "flink.sink."
-"""The prefix of the keys of the dead-letter sink, and the prefix of the keys of a sink. Both have the same settings."""
+"""The prefixes of the settings of the dead-letter sink, and of other sinks. The settings after the prefix are the same."""
 
 
 class Properties(Mapping[str, str]):
     """An immutable mapping of property keys to text, with typed and checked values.
 
-    Keys compare without case, because Spark lower-cases them. Values other than text are converted to text (`True`
-    to `true`). Keyword arguments are also properties, by a key without prefix. An example is
-    `Properties(region="eu-west-1", start="LATEST")`; see `Settings`.
+    Keys compare without case, because Spark lower-cases them. Values other than text are converted to text (`True` to `true`).
 
-    A keyword argument takes precedence over the same property of the mapping. A duration in it is a text with a unit (`"10s"`), a
-    timedelta, or a number of seconds below 1000. Only if the keyword ends in `millis`, and in the mapping, a number has the unit of the
-    property.
+    Keyword arguments are also properties, by a key without prefix: `Properties(region="eu-west-1", start="LATEST")`; see `Settings`. A
+    keyword argument takes precedence over the same property of the mapping.
 
-    Raises: ConfigurationError if `mapping` is not a mapping, or a keyword argument is unknown or contradicts another
-    one.
+    A duration in a keyword argument is a text with a unit (`"10s"`), a timedelta, or a number of seconds below 1000. In the mapping, and if
+    the keyword ends in `millis`, a number has the unit of the property.
+
+    Raises: ConfigurationError if `mapping` is not a mapping, if a keyword argument is unknown, or if two keyword arguments contradict each
+    other.
     """
 
     def __init__(self, mapping: Mapping[str, object] | None = None, **settings: Unpack[Settings]) -> None:
@@ -182,8 +183,8 @@ class Properties(Mapping[str, str]):
     def value(self, declared: Property[T]) -> T:
         """Return the typed value of a declared property, or its default.
 
-        Raises: ConfigurationError with key, value and valid values, if the value is invalid or two spellings of the
-        property have different values.
+        Raises: ConfigurationError if the value is invalid, with key, value and valid values; or if the property is given twice, by two of
+        its keys, with different values.
         """
         given = self._spellings(declared)
         if not given:
@@ -208,28 +209,30 @@ class Properties(Mapping[str, str]):
             raise ConfigurationError(key, shown, declared.valid, reason=reason) from (error if shown == text else None)
 
     def as_given(self, declared: Property[str]) -> str:
-        """Return the text that was given for a declared property, or its default, for a message."""
+        """Return the text that was given for a declared property, or its default. Use it for messages."""
         given = self._spellings(declared)
         return self._values[given[0].lower()].strip() if given else declared.default
 
     def is_set(self, declared: Property[Any]) -> bool:
-        """Return whether the property was given, by its key or an older spelling."""
+        """Return whether the property was given, by its key or one of its aliases."""
         return bool(self._spellings(declared))
 
     def with_prefix(self, declared: Property[T]) -> dict[str, str]:
-        """Return the given keys under a prefix property, without the prefix and in lower case, with their values."""
+        """Return the given keys that begin with a prefix property, with their values. The keys have no prefix, and are in lower case."""
         prefix = declared.key.lower()
         return {key[len(prefix) :]: value for key, value in self._values.items() if key.startswith(prefix)}
 
     def merged(self, mapping: Mapping[str, object]) -> Properties:
-        """Return these properties together with those of `mapping`, which take precedence, even if their keys are spelt in another way."""
+        """Return these properties together with those of `mapping`, which take precedence. That is so even for two aliases of a key."""
         return Properties({**_without(mapping, self._given), **mapping})
 
     def check(self, is_checked: Callable[[str], bool] = lambda key: True) -> None:
         """Parse every declared property that was given, and refuse misspelt keys.
 
-        An unknown key that resembles no known key is logged, unless it has a prefix of another program (`my.own.key`). A key for which
-        `is_checked` returns False is ignored here, because the caller checks it.
+        An unknown key that resembles no known key is only logged. It is not even logged if it has a prefix of another program
+        (`my.own.key`).
+
+        - `is_checked`: returns whether to check a key here. Keys that the caller checks itself are left out.
 
         Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property.
         """
@@ -253,7 +256,7 @@ class Properties(Mapping[str, str]):
 
 
 def _without(replaced: Mapping[str, object], values: Mapping[str, object]) -> dict[str, object]:
-    """Return `values` without any spelling of the properties in `replaced`."""
+    """Return `values` without the properties in `replaced`, whichever of their aliases is used."""
     spellings = {spelling.lower() for key in replaced for spelling in _all_spellings(key)}
     return {key: value for key, value in values.items() if str(key).lower() not in spellings}
 
@@ -264,9 +267,10 @@ def _all_spellings(key: str) -> tuple[str, ...]:
 
 
 def _with_unit(keyword: str, declared: Property[Any], value: object) -> object:
-    """Return the value of a keyword argument. If it is a duration given as a number, return a text in seconds with the unit.
+    """Return the value of a keyword argument. A duration that is a number becomes a text in seconds, such as `5s`.
 
-    Raises: ConfigurationError if the number is 1000 or more, because it was probably meant in milliseconds, or if a text has no unit.
+    Raises: ConfigurationError if a duration is a number of 1000 or more, which was probably meant in milliseconds; or if it is a text
+    without a unit.
     """
     is_duration = declared.unit in ("ms", "s") and not keyword.endswith("millis")
     if not is_duration or value in (0, "0", -1, "-1"):  # 0 needs no unit, and -1 means never
@@ -280,7 +284,7 @@ def _with_unit(keyword: str, declared: Property[Any], value: object) -> object:
 
 
 def _check_same(keyword: str, value: object, declared: Property[Any], others: Properties) -> None:
-    """Check that no other keyword argument sets the same property to another value.
+    """Check that no other keyword argument (`others`) sets the property `declared` to another value.
 
     Raises: ConfigurationError if one does.
     """
@@ -295,7 +299,7 @@ def _check_same(keyword: str, value: object, declared: Property[Any], others: Pr
 def _as_text(key: str, value: object) -> str:
     """Return the value of a property as text.
 
-    Raises: ConfigurationError if it is a datetime without a zone, which Python would read as local time.
+    Raises: ConfigurationError if it is a datetime without a zone. Python would read it as local time.
     """
     if isinstance(value, datetime) and value.tzinfo is None:
         raise ConfigurationError(key, value, "a time with a zone, such as datetime.now(UTC)")
@@ -320,7 +324,10 @@ def read_properties_file(path: Path) -> dict[str, str]:
 
 
 def _nearest_file(path: Path) -> str:
-    """Return a question that names a file with a similar name in the folder of a missing file, or "" if there is none."""
+    """Return a question that suggests a file with a similar name in the same folder, or "" if there is none.
+
+    `path`: the path of a file that does not exist.
+    """
     with suppress(OSError):
         names = [each.name for each in path.parent.iterdir() if each.is_file()]
         if near := difflib.get_close_matches(path.name, names, n=1, cutoff=0.8):
@@ -334,7 +341,7 @@ def parse_properties(content: str) -> dict[str, str]:
 
 
 def _logical_lines(content: str) -> list[str]:
-    """Return the lines of a properties file without comments and blank lines. A line is joined with the lines that continue it."""
+    """Return the lines of a properties file, without comments and blank lines. Lines that continue one another are joined."""
     lines: list[str] = []
     pending: str | None = None
     for raw in _LINE_END.split(content):
@@ -360,7 +367,7 @@ def _split_pair(line: str) -> tuple[str, str]:
 
 
 def _unescape(escaped: str) -> str:
-    """Return the text with its escapes resolved. Java writes a character above U+FFFF as two escapes, which become one character."""
+    """Return the text with its escapes resolved. Two escapes that Java writes for one character above U+FFFF become this character."""
     units = re.sub(r"\\(u[0-9a-fA-F]{4}|.)", _unescaped, escaped, flags=re.DOTALL)
     return units.encode("utf-16", "surrogatepass").decode("utf-16")
 
@@ -373,9 +380,9 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def property_of_keyword(keyword: str, value: object) -> Property[Any]:
-    """Return the property that a keyword argument stands for.
+    """Return the property that a keyword argument sets.
 
-    Raises: ConfigurationError, with the nearest keyword, if there is none.
+    Raises: ConfigurationError if there is none. The message shows `value`, and suggests the nearest keyword.
     """
     known = properties_by_keyword()
     if keyword not in known:
@@ -395,7 +402,7 @@ def property_of_keyword(keyword: str, value: object) -> Property[Any]:
 
 @cache
 def properties_by_keyword() -> dict[str, Property[Any]]:
-    """Return the declared properties by their keyword arguments. A prefix has none, because it stands for many keys."""
+    """Return the declared properties by their keyword arguments. A prefix has no keyword argument, because it stands for many keys."""
     of_the_table = [declared for group in GROUPS for declared in group.properties if not declared.is_prefix]
     of_dead_letters = [_for_dead_letters(each) for each in of_the_table if each.key.startswith(_OF_SINKS)]
     return {keyword: declared for declared in [*of_the_table, *of_dead_letters] for keyword in declared.keywords}
@@ -407,10 +414,10 @@ def _for_dead_letters(declared: Property[Any]) -> Property[Any]:
 
 
 def _nearest_keywords(keyword: str, known: Mapping[str, Property[Any]]) -> list[str]:
-    """Return the known keyword arguments that are nearest to an unknown one.
+    """Return the `known` keyword arguments that are nearest to the unknown `keyword`.
 
-    1. If another library uses the unknown one, return the known one for the same thing.
-    2. Else return the ones whose key ends in the given words (`initpos`). Keys of sinks are left out.
+    1. If `keyword` is one of another library, return ours for the same thing.
+    2. Else return the ones whose key ends in `keyword` (`initpos`). Keys of sinks are left out.
     3. Else return one with a similar spelling.
     """
     if keyword in _OTHER_NAMES:
@@ -427,9 +434,9 @@ class UnknownPropertyWarning(UserWarning):
 
 
 def refuse_if_misspelt(key: str) -> None:
-    """Log a warning if a key was meant for this library and has no effect. If Flink has this key, the warning names the reason.
+    """Log a warning if a key was meant for this library and has no effect. For a key of Flink, the warning says why.
 
-    Raises: ConfigurationError, which names the nearest key, if `key` is a misspelt one.
+    Raises: ConfigurationError if the key is misspelt. The message suggests the nearest key.
     """
     if is_unknown(key) and why_flink_key_has_no_effect(key) is None and _is_misspelt(key):
         raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key)}")
@@ -438,7 +445,7 @@ def refuse_if_misspelt(key: str) -> None:
 
 
 def why_without_effect(key: str) -> str:
-    """Return the warning for a key that was meant for this library and has no effect, or "" for another key."""
+    """Return the text of the warning for a key that was meant for this library and has no effect. Return "" for any other key."""
     if not is_unknown(key):
         return ""
     reason = why_flink_key_has_no_effect(key)
@@ -450,24 +457,24 @@ def why_without_effect(key: str) -> str:
 
 
 def is_unknown(key: str) -> bool:
-    """Return whether a key was meant for this library and has no effect."""
+    """Return whether a key was probably meant for this library, but is not one of its properties."""
     return not _is_declared(key.lower()) and _is_meant_for_us(key.lower())
 
 
 def why_flink_key_has_no_effect(key: str) -> str | None:
-    """Return why a key of Flink's has no effect here, or None for a key that Flink does not have."""
+    """Return why a key of Flink has no effect here. Return None for any other key."""
     return next((reason for start, reason in _REASONS.items() if key.lower().startswith(start)), None)
 
 
 def hint_of_misspelt(key: str, given: Iterable[str]) -> str:
-    """Return a hint if one of the `given` keys is not a property, but is spelt nearly like `key`. Return "" if there is none."""
+    """Return a hint that one of the `given` keys is probably a misspelt `key`. Return "" if none is."""
     unknown = [each for each in given if not _is_declared(each.lower())]
     near = difflib.get_close_matches(key, unknown, n=1, cutoff=0.8)
     return f"'{near[0]}' is set, which is not a property" if near else ""
 
 
 def knows_any(given: Iterable[str]) -> bool:
-    """Return whether any of the keys is a declared property, or begins with `flink.` or `aws.`."""
+    """Return whether one of the `given` keys is a declared property, or begins with `flink.` or `aws.`."""
     return any(_is_declared(key.lower()) or key.lower().startswith(("flink.", "aws.")) for key in given)
 
 
@@ -481,9 +488,11 @@ def _is_declared(lower_key: str) -> bool:
 
 
 def _is_meant_for_us(lower_key: str) -> bool:
-    """Return whether a key was probably meant for this library.
+    """Return whether a key was probably meant for this library. One of these must be true:
 
-    That is so if its prefix is one of a declared key, or similar to one, or is missing (`initpos`, `stream.initpos`).
+    - The key has no dot.
+    - Its first segment is that of a declared key, or is similar to `flink` or `aws`.
+    - A declared key ends in it, as in `stream.initpos`.
     """
     stem, dot, _ = lower_key.replace("_", "-").partition(".")
     if not dot or stem in {known.partition(".")[0] for known in declared_keys()}:
@@ -492,18 +501,18 @@ def _is_meant_for_us(lower_key: str) -> bool:
 
 
 def _ending_in(lower_key: str) -> list[str]:
-    """Return the known keys that consist of a prefix and this key, shortest first."""
+    """Return the known keys that end in a dot and `lower_key`, shortest first."""
     return sorted((known for known in declared_keys() if known.endswith("." + lower_key)), key=len)
 
 
 def nearest_hint(key: str) -> str:
-    """Return the end of a message, a question that names the nearest known key, or "" if no known key is near."""
+    """Return a question for the end of a message that suggests the nearest known key, or "" if no known key is near."""
     nearest = _nearest_known(key.lower())
     return f"; did you mean '{nearest}'?" if nearest else ""
 
 
 def _is_misspelt(key: str) -> bool:
-    """Return whether an unknown key is so similar to a known key that it must be misspelt. Other keys may belong to other programs."""
+    """Return whether an unknown key is so similar to a known one that it must be misspelt. Other keys may belong to other programs."""
     nearest, spelled = _nearest_known(key.lower()).lower(), key.lower().replace("_", ".")
     if nearest.endswith(f".{spelled}"):
         # `initpos` is meant for flink.stream.initpos; `version` is not meant for aws.http.protocol.version.
@@ -534,9 +543,9 @@ def _nearest_known(lower_key: str) -> str:
 
 
 def _nearest_of_plugin(lower_key: str) -> list[str]:
-    """Return the known key that is nearest to a key such as `flink.sink.sql.tabel` or `sql.tabel`, which names a sink or other plugin.
+    """Return the known key that is nearest to a key of a sink or other plugin, such as `flink.sink.sql.tabel` or `sql.tabel`.
 
-    The list is empty if the plugin has no similar key.
+    The list is empty if this plugin has no similar key.
     """
     *parents, plugin, _ = ["", *lower_key.split(".")]
     starts = (f"{'.'.join([*parents[1:], plugin])}.", f"{plugin}.")

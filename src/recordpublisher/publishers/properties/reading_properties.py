@@ -87,7 +87,7 @@ def uses_fan_out(properties: PropertyValues) -> bool:
 
 
 def _age_or_time(text: str) -> None:
-    """Check that `text` is an age or a time, from which a job may start. Raises: ValueError or OverflowError if it is neither."""
+    """Check that a job may start at `text`: it is an age, such as `1h`, or a time. Raises: ValueError or OverflowError if it is neither."""
     if parse_with_unit(text, "ms") is None:
         epoch_ms(text)
 

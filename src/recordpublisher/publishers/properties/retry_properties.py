@@ -22,9 +22,9 @@ MAX_OUTAGE = JOB.integer(
     argument="max_outage",
 )
 SHORT_OUTAGE_MS = 30_000
-"""For how long commands other than `run` and `put`, and reads with an end, retry unless `flink.job.max.outage` is set (ms)."""
+"""How long calls are retried if `flink.job.max.outage` is not set (ms), in reads with an end and in commands other than `run` and `put`."""
 LONGEST_PAUSE_MS = 5_000
-"""The largest back-off in an outage, unless its property is set, so that a service that has recovered is soon used again."""
+"""The largest back-off in an outage, if its property is not set (ms). It is short, so that a service that works again is soon used."""
 
 
 class RetryProperties(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class RetryProperties(msgspec.Struct, frozen=True):
     exponent: Property[float]
 
     def policy(self, properties: PropertyValues) -> RetryPolicy:
-        """Return the policy that these properties describe. If the number of retries is not set, `flink.job.max.outage` limits their time.
+        """Return the policy that these properties describe. If the number of retries is not set, `flink.job.max.outage` is the limit.
 
         Raises: ConfigurationError if the first back-off is above the largest one.
         """
@@ -52,7 +52,7 @@ class RetryProperties(msgspec.Struct, frozen=True):
 
 
 def with_short_outages(properties: V) -> V:
-    """Return the properties with `flink.job.max.outage` at 30 s if they do not set it. Reads with an end and commands use them."""
+    """Return the properties with `flink.job.max.outage` set to 30 s, unless they set it. For reads with an end, and for commands."""
     return properties if properties.is_set(MAX_OUTAGE) else properties.merged({MAX_OUTAGE.key: SHORT_OUTAGE_MS})
 
 
@@ -75,10 +75,11 @@ def retry_properties(
 ) -> RetryProperties:
     """Declare the four properties of the retries of an operation.
 
-    - `stem`: the beginning of the keys of the four properties.
-    - `operation`: the name of the operation in their descriptions.
-    - `connector`: the retries, the first and the largest back-off of Flink's connector, if they differ from ours.
-    - `also`: another spelling of `stem`.
+    - `stem`: the beginning of the four keys.
+    - `operation`: the name of the operation in the descriptions.
+    - `retries`, `base`, `maximum`: the defaults of the number of retries, of the first and of the largest back-off (ms).
+    - `connector`: the same three defaults in Flink's connector, if they differ from ours.
+    - `also`: an alias of `stem`.
     """
 
     def spelt(part: str) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ SINK_BUFFER = SINKS.optional_integer(
     unit="bytes",
 )
 FILES_BUFFER_BYTES = 64 * 2**20
-"""Default of `flink.sink.buffer.bytes` for sinks that write files."""
+"""The default of `flink.sink.buffer.bytes` for sinks that write files."""
 CALLBACK = SINKS.text("flink.sink.callback.function", "The function of the callback sink, as module:function.")
 MAP_FUNCTION = SINKS.text("flink.sink.map.function", "The function of the map sink, as module:function.")
 MAP_CONCURRENCY = SINKS.integer(

@@ -1,4 +1,4 @@
-"""Parses times, durations and sizes as every setting and argument accepts them, and says why one is refused."""
+"""Parses times, durations and sizes, in all spellings that settings and arguments accept. Says why a time is refused."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from ..errors import ConfigurationError
 TIME_FORMS = "2026-11-22T06:00:00Z, or with another zone, or epoch seconds"
 """The times that `epoch_ms` accepts, for messages."""
 MAX_MS = 253_402_300_799_999
-"""The end of the year 9999. Microseconds since 1978, nanoseconds and sequence numbers are above it."""
+"""The end of the year 9999 (epoch ms). Microseconds since 1978, nanoseconds and sequence numbers are greater numbers."""
 _MILLIS_FROM = 1e11
-"""A number from here on is in milliseconds: as seconds it would be after the year 5000, and below it milliseconds are before 1974."""
+"""Numbers from here on are milliseconds, and smaller ones seconds. In seconds it is after the year 5000, in milliseconds before 1974."""
 _NANOS_FROM, _SEQUENCE_NUMBERS_FROM = 1e17, 1e20
 _NUMBER = re.compile(r"[+-]?[0-9.]+([eE][+-]?[0-9]+)?")
 
 
 def epoch_ms(given: str) -> int:
-    """Return a time as epoch ms. Raises: ValueError or OverflowError if it is not a number or a time with a zone, from 1970 to 9999."""
+    """Return a time as epoch ms.
+
+    Raises: ValueError or OverflowError if it is neither a number nor a time with a zone, or if it is not from 1970 to 9999.
+    """
     if _NUMBER.fullmatch(given):
         number = float(given)
         return checked_epoch_ms(number if number >= _MILLIS_FROM else number * 1000)
@@ -34,12 +37,12 @@ def epoch_ms(given: str) -> int:
 
 
 def datetime_ms(moment: datetime) -> int:
-    """Return a time as epoch ms, in UTC if it has no zone. Raises: ValueError if it is before 1970 or after 9999."""
+    """Return a time as epoch ms. Without a zone it is taken as UTC. Raises: ValueError if it is not from 1970 to 9999."""
     return checked_epoch_ms((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def iso_time(epoch_ms: int) -> str:
-    """Return epoch ms as ISO-8601 in UTC, or the number itself if it is outside the years 1 to 9999."""
+    """Return epoch ms as a time in ISO-8601 and UTC. Outside the years 1 to 9999, return the number as text."""
     try:
         moment = datetime.fromtimestamp(epoch_ms / 1000, tz=UTC)
     except (ValueError, OverflowError, OSError):
@@ -55,7 +58,7 @@ def checked_epoch_ms(given: float) -> int:
 
 
 def why_no_time(given: object) -> str:
-    """Return why `epoch_ms` refuses a value, such as another unit or a missing zone, or "" if the reason is not known."""
+    """Return why `epoch_ms` refuses a value, for example because its zone is missing. Return "" if the reason is not known."""
     text = str(given).strip()
     if is_sequence_number(text):
         return "a sequence number is a place in one shard, not a time"
@@ -71,7 +74,7 @@ def why_no_time(given: object) -> str:
 
 
 def is_sequence_number(given: str) -> bool:
-    """Return whether a text is a sequence number of Kinesis. It has 56 digits, while epoch nanoseconds have 19."""
+    """Return whether a text is a sequence number of Kinesis. That has 56 digits, while a time in epoch nanoseconds has 19."""
     return given.isdecimal() and float(given) >= _SEQUENCE_NUMBERS_FROM
 
 
@@ -96,14 +99,14 @@ _PER_UNIT: Mapping[str, Mapping[str, int | Decimal]] = {
     "bytes": _BYTES,
 }
 EXAMPLES = {"ms": "a duration such as 10s", "s": "a duration such as 5m", "bytes": "a size such as 64mb"}
-"""Example values, for messages and the reference page, for each unit of properties that accepts other spellings."""
+"""For each unit of properties that accepts a text with a unit: an example, for messages and the reference page."""
 _WITH_UNIT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)", re.ASCII)
 
 
 def parse_with_unit(given: str, unit: str) -> int | None:
-    """Return a text such as `5 minutes` as a whole number of `unit` (ms, s or bytes).
+    """Return a text such as `5 minutes` as a number of `unit` (ms, s or bytes).
 
-    Return None if the text has another form, or if the number is not whole.
+    Return None if the text has another form, or if the number would not be whole.
     """
     match = _WITH_UNIT.fullmatch(given)
     factor = _PER_UNIT.get(unit, {}).get(match[2].lower()) if match else None
@@ -121,12 +124,12 @@ _NEEDS_UNIT_FROM = 1_000
 
 
 def seconds_of(name: str, given: Duration, *, may_be_long: bool = False) -> float:
-    """Return a duration that was given as an argument in Python, in seconds.
+    """Return a duration that a user has given as an argument in Python, in seconds.
 
-    `may_be_long`: whether durations of half an hour are usual, so that a number of 1000 or more is accepted.
+    - `name`: the name of the argument, for the message.
+    - `may_be_long`: whether a number of 1000 or more is accepted. Otherwise it is refused, because it was probably meant in milliseconds.
 
-    Raises: ConfigurationError that names the argument, if `given` is not a duration, or if it is a number of 1000 or more, which was
-    probably meant in milliseconds.
+    Raises: ConfigurationError if `given` is not a duration, or if it is refused.
     """
     if isinstance(given, timedelta):
         return given.total_seconds()

@@ -1,7 +1,7 @@
 """Calls AWS services other than Kinesis: S3, DynamoDB, DynamoDB Streams, Glue.
 
-`AwsService` makes calls through the SDK, and maps their errors. `AwsAccess` finds endpoint, region and keys for a client that is not the
-SDK's.
+`AwsService` makes calls through the SDK, and maps their errors. `AwsAccess` finds the endpoint, region and keys for clients of other
+packages.
 """
 
 import asyncio
@@ -34,10 +34,10 @@ _CHUNK_BYTES = 2**18
 
 
 class AwsService:
-    """A client of the SDK for one AWS service, opened at the first call, on that call's event loop. Its credentials are renewed.
+    """A client of the SDK for one AWS service. The first call opens it, on that call's event loop. Its credentials are renewed.
 
-    Every call raises the same KinesisErrors as a call to Kinesis, or ConfigurationError if there are no credentials. If a response is not
-    as documented, that is a TransientError, because a proxy has written or truncated it.
+    Every call raises the same KinesisErrors as a call to Kinesis, or ConfigurationError if there are no credentials. A response that is not
+    as documented raises TransientError, because a proxy may have written or truncated it.
 
     - `service`: the SDK's name of the service.
     - `endpoint`: the URL to call, or None for the service's own.
@@ -67,9 +67,7 @@ class AwsService:
         self._slots = asyncio.Semaphore(CONCURRENCY)
 
     async def call(self, api: str, parse: Callable[[Response], T], **parameters: Any) -> T:
-        """Make one call, and return what `parse` returns for the response. A `Body` of the response is read first, so `parse` gets its
-        bytes.
-        """
+        """Make the call `api`, and return what `parse` returns for the response. If the response has a `Body`, `parse` gets it as bytes."""
         call_once = partial(self._call_once, api, parse, parameters)
         return (
             await call_once()
@@ -91,7 +89,7 @@ class AwsService:
     ) -> AsyncIterator[T]:
         """Yield the pages of a listing.
 
-        `parse` returns a page of a response, and the parameters that request the next page, or None after the last page.
+        `parse` returns the page that a response contains, and the parameters that request the next page, or None after the last page.
         """
         asked: list[Response | None] = []
         following: Response | None = {}
@@ -105,7 +103,7 @@ class AwsService:
             yield page
 
     async def endpoint_url(self) -> str:
-        """Return the URL that calls go to: the one that is set, else the one that the environment and the SDK's rules give."""
+        """Return the URL that calls go to: the given endpoint, or else the one that the environment and the SDK's rules give."""
         return str((await self._get_client()).meta.endpoint_url)
 
     async def close(self) -> None:
@@ -146,7 +144,7 @@ def _sdk_client(session: Any, service: str, properties: Properties, endpoint: st
 
 
 class AwsSettings(NamedTuple):
-    """The settings with which another client makes the same calls as the SDK.
+    """The settings for a client of another package, so that it makes the same calls as the SDK.
 
     - `ca_bundle`: the file of trusted CAs, or None for the client's own list.
     - `found_by`: the SDK's name of the provider that has given the keys.
@@ -162,13 +160,12 @@ class AwsSettings(NamedTuple):
 
 
 class AwsAccess:
-    """Finds the settings for a client that is not the SDK's, through an SDK client, which knows every way to configure AWS.
+    """Finds the endpoint, region and keys for a client of another package, such as obstore. The SDK finds and renews them.
 
-    It keeps the settings that it found last, because a client may ask for them in a thread without an event loop, as obstore does. The SDK
-    renews the credentials.
+    The settings that were found last are kept in `found`, because a client may need them in a thread without an event loop.
 
     - `endpoint`, `region`: the ones set for this service, if any.
-    - `needs_keys`: whether to find keys; if not, the client has keys already.
+    - `needs_keys`: whether to find keys. False if the client has keys already.
 
     Raises: ConfigurationError if the credentials are invalid or there is no region.
     """

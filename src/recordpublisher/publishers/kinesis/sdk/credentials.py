@@ -37,7 +37,7 @@ from .session import SdkSession, profile_session
 def session_with_credentials(properties: Properties, region: str, role: str | None = None) -> SdkSession:
     """Make an SDK session that signs calls with the provider that the properties name.
 
-    If `role` is given, calls are signed with this role, which the provider's credentials assume.
+    `role`: the ARN of a role that the provider's credentials assume. If it is given, calls are signed with the role.
 
     Raises: ConfigurationError if the provider needs a property that is not set.
     """
@@ -51,7 +51,7 @@ def session_with_credentials(properties: Properties, region: str, role: str | No
 
 
 def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
-    """Return the argument `renew` of `retry_with_new_token`, for a call that begins now and is signed by this session."""
+    """Return a function that renews the credentials of `session`, for `retry_with_new_token`. Make a new one when each call begins."""
     began = time.monotonic()
 
     async def renew() -> bool:
@@ -62,7 +62,7 @@ def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
 
 
 async def credentials_of(session: Any) -> Any:
-    """Return the keys of a session that are valid now (`access_key`, `secret_key`, `token`), for a client that is not the SDK's.
+    """Return the keys of a session that are valid now (`access_key`, `secret_key`, `token`), for a client of another package.
 
     Raises: KinesisError if the provider fails, ConfigurationError if there are no credentials.
     """
@@ -76,7 +76,7 @@ async def credentials_of(session: Any) -> Any:
 
 
 def _auto(session: SdkSession, properties: Properties, region: str) -> None:
-    """Do nothing, because the SDK's own chain of providers stays in place (provider AUTO)."""
+    """Do nothing. With the provider AUTO, the SDK uses its own chain of providers."""
 
 
 def _basic(session: SdkSession, properties: Properties, region: str) -> None:
@@ -96,8 +96,11 @@ def _profile(session: SdkSession, properties: Properties, region: str) -> None:
 
 
 def _assume_role(session: SdkSession, properties: Properties, region: str) -> None:
-    """Assume the role with the basic keys if they are set, else with the profile if one is set, else with the credentials of the SDK's
-    chain.
+    """Make `session` sign calls with the role of the properties. The role is assumed with the first credentials that are set:
+
+    1. the basic keys,
+    2. the profile,
+    3. the credentials that the SDK's own chain finds.
     """
     source = profile_session(properties)
     if properties.is_set(ACCESS_KEY_ID):
@@ -128,7 +131,7 @@ _CONFIGURE = {
 
 
 def _use_role(session: SdkSession, source: _SourceCredentials, role: str, properties: Properties, region: str) -> None:
-    """Make `session` sign calls with a role, which the credentials of `source` assume."""
+    """Make `session` sign calls with a role. The credentials of `source` assume the role."""
     fetcher = aio.AioAssumeRoleCredentialFetcher(
         _sts_clients(properties, region), source, role, extra_args=_role_arguments(properties)
     )
@@ -156,7 +159,7 @@ def _use_refreshable(session: SdkSession, fetcher: Any, method: str) -> None:
 
 
 class _FixedProvider:
-    """The component `credential_provider` of an SDK session, which always returns the same credentials."""
+    """A credentials provider that always returns the same credentials (the component `credential_provider` of an SDK session)."""
 
     def __init__(self, credentials: Any) -> None:
         self._credentials = credentials
@@ -203,7 +206,7 @@ def _required(properties: Properties, declared: Property[str | None]) -> str:
 
 
 def _check_header_text(properties: Properties, declared: Property[str | None]) -> None:
-    """Check that a property can be sent in an HTTP header. Raises: ConfigurationError if it has a character such as the end of a line."""
+    """Check that the value of a property can be sent in an HTTP header. Raises: ConfigurationError if it is not printable ASCII."""
     value = properties.value(declared)
     if value is not None and not is_header_text(value):
         raise ConfigurationError(declared.key, MASK, "printable ASCII, without control characters")

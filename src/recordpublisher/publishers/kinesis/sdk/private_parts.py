@@ -1,7 +1,6 @@
-"""All uses of private parts of the AWS SDK: of aiobotocore, botocore and their aiohttp. A test checks that the
-newest SDK still has each of them.
+"""All uses of private parts of the AWS SDK: of aiobotocore, botocore and their aiohttp.
 
-The classes override methods of the SDK. If a version of the SDK keeps a part in another place, a function here returns None, and the SDK
+A test checks that the newest SDK still has each of them. If another version has moved a part, a function here returns None, and the SDK
 makes the call itself.
 """
 
@@ -37,7 +36,7 @@ PROCESS_SECONDS = 60.0
 
 
 def http_session_of(client: Any) -> Any | None:
-    """Return the HTTP session with which a client of the SDK sends."""
+    """Return the HTTP session of an SDK client, or None if it is not found."""
     return getattr(getattr(client, "_endpoint", None), "http_session", None)
 
 
@@ -60,7 +59,7 @@ def forget_credentials(session: Any) -> None:
 
 
 def expire_credentials(credentials: Any) -> None:
-    """Make credentials that the SDK renews count as expired, so that their next use renews them.
+    """Mark credentials that the SDK renews as expired, so that their next use renews them.
 
     The SDK's cache of assumed roles is emptied, because it would return the old credentials.
     """
@@ -71,7 +70,10 @@ def expire_credentials(credentials: Any) -> None:
 
 
 def bound_credential_processes(resolver: Any) -> None:
-    """Make the SDK's chain of providers start each `credential_process` as `CredentialProcess`, even the one of a role's source profile."""
+    """Make the SDK's chain of providers start each `credential_process` as a `CredentialProcess`.
+
+    That includes a `credential_process` of the source profile of a role.
+    """
     for provider in getattr(resolver, "providers", ()):
         if isinstance(provider, AioProcessProvider):
             provider._popen = CredentialProcess.start
@@ -86,9 +88,9 @@ def _bound(provider: Any) -> Any:
 
 
 class CredentialProcess:
-    """A `credential_process` in a process group of its own, so that the processes that it starts are killed with it.
+    """A `credential_process` in a process group of its own.
 
-    The group is killed if the wait for it fails or is cancelled.
+    If `communicate` fails or is cancelled, the whole group is killed, with all processes that the command has started.
     """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
@@ -112,7 +114,7 @@ class CredentialProcess:
         return self._process.returncode
 
     async def communicate(self) -> tuple[bytes, bytes]:
-        """Return what the process has printed, when it has ended. Raises: CredentialRetrievalError if it takes too long."""
+        """Wait for the end of the process, and return its stdout and stderr. Raises: CredentialRetrievalError if it takes too long."""
         try:
             async with asyncio.timeout(PROCESS_SECONDS):
                 return await self._process.communicate()
@@ -132,7 +134,7 @@ class CredentialProcess:
 
 
 class BoundedHttpSession(AIOHTTPSession):  # type: ignore[misc] # the SDK is untyped
-    """Reads the bodies of responses with a limit. The SDK itself would read a body without an end until the deadline."""
+    """Reads the bodies of responses up to a limit. The SDK itself would read an endless body until the deadline."""
 
     async def send(self, request: Any) -> Any:
         """Send a request of the SDK. Raises: the errors of the SDK's client; MalformedResponseError if a body is too long."""
@@ -160,9 +162,9 @@ class _BoundedResponse(AioAWSResponse):  # type: ignore[misc] # the SDK is untyp
 
 
 async def read_body(chunks: AsyncIterable[bytes], url: str) -> bytes:
-    """Return a whole body.
+    """Return a whole body. `url` is for messages.
 
-    Raises: MalformedResponseError if it is too long; the SDK's errors if the network fails, so that the SDK tries again.
+    Raises: MalformedResponseError if the body is too long. If the network fails, one of the SDK's errors, so that the SDK tries again.
     """
     read: list[bytes] = []
     size = 0
@@ -181,9 +183,10 @@ async def read_body(chunks: AsyncIterable[bytes], url: str) -> bytes:
 class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
     """The SDK's JSON parser, but with this package's decoders for the most frequent responses.
 
-    The SDK walks shapes and parses a timestamp for every record: 14 us a record, against 0.6 to 1.0 us here. Error responses, headers and
-    all other operations are left to the SDK, as are signing and credentials. There is one difference: a malformed or truncated JSON body is
-    an error here, while the SDK takes it for an empty response.
+    The SDK takes 14 us for each record, because it walks shapes and parses a timestamp. These decoders take 0.6 to 1.0 us. The SDK still
+    parses error responses, headers and all other responses.
+
+    There is one difference: a malformed or truncated JSON body is an error here, but an empty response for the SDK.
     """
 
     async def _do_parse(self, response: dict[str, Any], shape: Any) -> dict[str, Any]:
@@ -208,12 +211,16 @@ class RecordParser(AioJSONParser):  # type: ignore[misc] # the SDK is untyped
         return parsed
 
     def _parse_body_as_json(self, body_contents: bytes) -> dict[str, str]:
-        """Parse the body of an error response. A proxy's body may be any JSON, while the SDK expects an object of strings."""
+        """Parse the body of an error response. Any JSON is accepted, because a proxy may have sent it. The SDK accepts only an object of
+        strings.
+        """
         return decode_error(body_contents)
 
 
 class RecordParserFactory(AioResponseParserFactory):  # type: ignore[misc] # the SDK is untyped
-    """The session's component `response_parser_factory`. Parsers have no state, so one of each is enough."""
+    """Returns the parsers of responses (the session's component `response_parser_factory`). It keeps one `RecordParser`, which has no
+    state.
+    """
 
     def __init__(self) -> None:
         super().__init__()

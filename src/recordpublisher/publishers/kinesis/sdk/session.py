@@ -1,4 +1,4 @@
-"""SdkSession: the session of the AWS SDK that all clients use, with their HTTP settings, and with credentials that are checked."""
+"""SdkSession: the session of the AWS SDK that all clients use. It sets their HTTP settings, and checks credentials."""
 
 from __future__ import annotations
 
@@ -32,10 +32,9 @@ from .private_parts import BoundedHttpSession, bound_credential_processes, expir
 
 
 class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
-    """A session whose clients, even those with which the SDK finds credentials, read responses of limited size only.
+    """A session whose clients read responses up to a limit. That includes the clients with which the SDK itself finds credentials.
 
-    Every error about credentials is one of the SDK's error classes. The SDK itself raises others for malformed output of a
-    `credential_process`.
+    Every error about credentials is one of the SDK's error classes, even for malformed output of a `credential_process`.
     """
 
     def __init__(self, profile: str | None = None) -> None:
@@ -56,11 +55,11 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return super().create_client(*arguments, **settings)
 
     def renew_source_first(self, source: SdkSession) -> None:
-        """Make each renewal of this session renew the credentials of `source` first, because `source` assumes the role of this session."""
+        """Note that the credentials of `source` assume the role of this session. A renewal of this session then renews `source` first."""
         self._source = source
 
     async def get_credentials(self) -> Any:
-        """Return the SDK's credentials after a check of the keys. If they are renewed, they are checked again.
+        """Return credentials with checked keys, or None if there are none. Renewed keys are checked again.
 
         Raises: the SDK's errors if the credentials cannot be found or used.
         """
@@ -81,10 +80,9 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
         return self._checked
 
     async def renew_credentials(self, began: float) -> bool:
-        """Ask the provider for other keys, because the service refuses a token that has not expired yet. Return whether the keys have
-        changed.
+        """Ask the provider for other keys, because the service has refused a token as expired. Return whether the keys have changed.
 
-        - `began`: when the refused call began (`time.monotonic`). If the keys were renewed after that, they are not renewed again.
+        `began`: when the refused call began (`time.monotonic`). If the keys were renewed after that, they are not renewed again.
 
         Raises: the SDK's errors if the provider fails.
         """
@@ -110,7 +108,7 @@ class SdkSession(AioSession):  # type: ignore[misc] # the SDK is untyped
 
 
 def profile_session(properties: Properties) -> SdkSession:
-    """Make an SDK session with the profile that the properties, or else the environment, name.
+    """Make an SDK session with the profile that the properties name, or else with the one that the environment names.
 
     Raises: ConfigurationError if the profile does not exist, or a file cannot be read.
     """
@@ -132,15 +130,13 @@ def profile_session(properties: Properties) -> SdkSession:
 
 @functools.cache
 def _loader(data_path: str | None) -> Any:
-    """Return the SDK's loader of models and endpoint rules. All clients of the process share it, which saves 60 to 250 ms of CPU for
-    each.
-    """
+    """Return the SDK's loader of models and endpoint rules. All clients of the process share it: a new one costs 60 to 250 ms of CPU."""
     return create_loader(data_path)
 
 
 @functools.cache
 def _event_handlers() -> Any:
-    """Return the SDK's own event handlers. All sessions of the process share them, which saves 20 ms of CPU for each."""
+    """Return the SDK's own event handlers. All sessions of the process share them: new ones cost 20 ms of CPU."""
     handlers = AioHierarchicalEmitter()
     AioSession(event_hooks=handlers)
     return handlers
@@ -154,7 +150,7 @@ _PROVIDERS = "credential_process or files"
 
 
 class CheckedCredentials:
-    """The SDK's credentials, with a check of renewed keys before a request is signed with them."""
+    """The SDK's credentials. When the SDK has renewed the keys, they are checked before a request is signed with them."""
 
     def __init__(self, credentials: Any) -> None:
         self.sdk_credentials = credentials
@@ -166,7 +162,7 @@ class CheckedCredentials:
             self.sdk_credentials, self._asked = credentials, None
 
     def forget(self) -> Any:
-        """Make the next signature ask the SDK's credentials again. Return the access key and token that were used last, or None."""
+        """Make the next signature ask the SDK's credentials again. Return the access key and token of the last signature, or None."""
         asked, self._asked = self._asked, None
         return None if asked is None else (asked[1].access_key, asked[1].token)
 
@@ -192,14 +188,14 @@ class CheckedCredentials:
         return frozen
 
     async def get_account_id(self) -> Any:
-        """Return the account id, which the SDK's endpoint rules need. This may also renew the credentials."""
+        """Return the AWS account id, for the SDK's endpoint rules. This may also renew the credentials."""
         with sdk_errors():
             account = self.sdk_credentials.get_account_id()
             return await account if inspect.isawaitable(account) else account
 
 
 def check_keys(credentials: Any) -> None:
-    """Check that a request can be signed with these keys. Raises: CredentialRetrievalError if not."""
+    """Check that a request can be signed with these keys. Raises: CredentialRetrievalError if one of them is not printable ASCII."""
     given = {
         "access key": credentials.access_key,
         "secret key": credentials.secret_key,
@@ -212,7 +208,10 @@ def check_keys(credentials: Any) -> None:
 
 @contextmanager
 def sdk_errors() -> Iterator[None]:
-    """Raise an error of the `with` block as CredentialRetrievalError if it is neither the SDK's nor this library's."""
+    """Raise an unexpected error of the `with` block, such as a ValueError, as CredentialRetrievalError.
+
+    Errors of the SDK and of this library are raised as they are.
+    """
     try:
         yield
     # A `credential_process` or a server has sent something that is not as documented. RuntimeError means that a response is nested too

@@ -38,18 +38,21 @@ if TYPE_CHECKING:
 
 _UNLIMITED = 0
 FAST_APIS = ("GetRecords", "PutRecords", "GetShardIterator")
-"""The calls that are frequent, or that a thousand shards make at once. Only the first call for a stream uses the SDK."""
+"""The calls that are sent without the SDK, because they are frequent, or because a thousand shards make them at once.
+
+Only the first call for a stream uses the SDK.
+"""
 
 
 class SdkTransport:
-    """A Transport that uses the SDK: a session, and two clients, which the first call opens on its event loop.
+    """A Transport that uses the SDK: a session and two clients. Each client is opened by its first call, on the event loop of that call.
 
-    Each call has a deadline (`aws.request.timeout`). Time in which the process was suspended does not count: a response that arrived in
+    Each call has a deadline (`aws.request.timeout`). Time in which the process was suspended does not count. So a response that arrived in
     that time is read, and a write is not repeated needlessly.
 
-    Subscriptions have their own client without a read time-out: `fanout` decides how long a subscription may be silent, because it can
-    distinguish silence from back-pressure. With `aws.http.protocol.version=HTTP2` the client still builds and signs subscribe
-    requests, and `http2.py` sends them.
+    One of the clients is for subscriptions, and has no read time-out: `fanout` decides how long a subscription may be silent, because it
+    can distinguish silence from back-pressure. With `aws.http.protocol.version=HTTP2` this client only builds and signs the requests, and
+    `http2.py` sends them.
 
     - `region`: the region to call, instead of the region of properties and streams.
     - `role`: the ARN of a role that the provider's credentials assume.
@@ -109,11 +112,14 @@ class SdkTransport:
         return await retry_with_new_token(subscribe_once, renewal_of(self._session))
 
     async def endpoint_url(self) -> str:
-        """Return the URL that calls go to: the one that is set, else the one that the environment and the SDK's rules give."""
+        """Return the URL that calls go to: the endpoint of the properties, or else that of the environment and the SDK's rules."""
         return str((await self._client("calls")).meta.endpoint_url)
 
     async def close(self) -> None:
-        """Close both clients; open subscriptions end. A call that starts in the meantime opens a client of its own, which stays open."""
+        """Close both clients. Open subscriptions end.
+
+        A call that starts in the meantime opens a client of its own, and nothing closes this client.
+        """
         async with self._lock:
             closing, self._open = self._open, AsyncExitStack()
             self._clients.clear()
@@ -145,7 +151,10 @@ class SdkTransport:
                 return response
 
     async def _call_queue(self, client: Any, api: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        """Make a call about a queue. The SDK does not know these calls. If one needs a proxy, the SDK's HTTP session sends it."""
+        """Make a call about a queue. The SDK does not know these calls, so this method builds and signs the request.
+
+        If the call needs a proxy, the SDK's HTTP session sends it.
+        """
         is_fips = ensure_boolean(self._session.get_config_variable("use_fips_endpoint") or False)
         url = queue_url(client.meta.endpoint_url, api, parameters.get("QueueARN"), is_fips)
         region = client.meta.region_name
@@ -185,7 +194,7 @@ class SdkTransport:
             )
 
     async def _frozen_credentials(self) -> Any | None:
-        """Return the SDK's credentials. Each call requests them from the SDK, so that the SDK renews them as usual."""
+        """Return the keys to sign a call with, or None. Each call asks the SDK for them, so that the SDK renews them as usual."""
         credentials = await self._session.get_credentials()
         return None if credentials is None else await credentials.get_frozen_credentials()
 
@@ -205,9 +214,9 @@ class SdkTransport:
 
 
 def make_http2_sender(properties: Properties, ca_bundle: str | None) -> Http2Sender | None:
-    """Make the sender of subscriptions, or return None if the properties do not select HTTP/2.
+    """Return the sender of subscribe requests over HTTP/2, or None if the properties do not select HTTP/2.
 
-    Raises: ConfigurationError if the extra is not installed.
+    Raises: ConfigurationError if the extra `http2` is not installed.
     """
     if properties.value(HTTP_PROTOCOL) != "HTTP2":
         return None
@@ -220,7 +229,7 @@ def make_http2_sender(properties: Properties, ca_bundle: str | None) -> Http2Sen
 
 
 def _refuse_empty(response: dict[str, Any]) -> None:
-    """Check a response in which the SDK has found no field.
+    """Check that a response in which the SDK has found no field is from the service.
 
     Raises: ForeignResponseError if another server has sent it.
     """
@@ -249,9 +258,9 @@ _ROUTE_HEADERS = ("User-Agent", "X-Amz-Target", "Content-Type")
 
 
 class RememberedRoutes:
-    """Remembers, for the calls of one API, the URL and headers with which the SDK has sent a call for each stream.
+    """Remembers, for one API and for each stream, the URL and headers of the last call that the SDK has sent.
 
-    So the first call for a stream goes through the SDK, whose endpoint rules, hooks and user agent then apply to all later calls.
+    So the SDK's endpoint rules, hooks and user agent also apply to later calls that are sent without the SDK.
     """
 
     def __init__(self, client: Any, api: str) -> None:
@@ -260,11 +269,11 @@ class RememberedRoutes:
         client.meta.events.register_last(f"before-send.kinesis.{api}", self.remember)
 
     def route_of(self, parameters: dict[str, Any]) -> SignedPost | None:
-        """Return the route of a call with these parameters, or None before the first call for its stream."""
+        """Return the URL and headers of a call with these parameters, or None before the SDK has sent a call for its stream."""
         return self._routes.get(parameters.get("StreamARN") or parameters.get("StreamName", ""))
 
     def remember(self, request: AWSPreparedRequest, **_: Any) -> None:
-        """Remember the URL and headers of a call for its stream. This handles the SDK's event `before-send`."""
+        """Remember the URL and headers of a call. This handles the SDK's event `before-send`."""
         body = request.body if isinstance(request.body, bytes) else request.body.getvalue()
         named = _STREAM_PARAMETER.decode(body)
         headers = {name: _text(request.headers[name]) for name in _ROUTE_HEADERS if name in request.headers}
