@@ -148,7 +148,7 @@ class Trend:
             self._points.append(point_of(snapshot))
 
     def line(self) -> str | None:
-        """Return one line with the charts of rate and lag, as far as they are known; None before there are two readings."""
+        """Return one line with the charts of rate and lag. Return None before there are two readings, or if neither value is known."""
         if len(self._points) < 2:
             return None
         rates = [point.records_per_second for point in self._points]

@@ -192,7 +192,7 @@ LogFormatOption = Annotated[
 
 
 def set_verbosity(context: typer.Context, verbose: bool = False, debug: bool = False) -> None:
-    """Store an option in `context.obj`, which the group and its command share, and set the library's log level."""
+    """Set the library's log level. The options of the group and of its command add up, because both are kept in `context.obj`."""
     given = context.obj
     given["verbose"] |= verbose
     given["debug"] |= debug

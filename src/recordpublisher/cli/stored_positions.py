@@ -1,4 +1,4 @@
-"""Opens the stored positions of a job, and makes the probes that compare them with its streams, for commands that look at it."""
+"""Opens the stored positions of a job, and makes the probes that compare them with its streams."""
 
 from __future__ import annotations
 

@@ -448,8 +448,8 @@ class PoisonPolicy:
     def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
         """Decorate a batch. Leave out each record that cannot be decorated.
 
-        Raises: DeserializationError if a record cannot be decorated and the policy is FAIL, or if there was not enough memory, or a service
-        did not answer.
+        Raises: DeserializationError if a record cannot be decorated and the policy is FAIL. With any policy it is raised if memory is short
+        or a service does not answer, because the record may be good.
         """
         try:
             return decorate(batch)

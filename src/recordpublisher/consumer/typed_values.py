@@ -78,7 +78,7 @@ def is_type(given: object) -> bool:
 
 
 def underlying_type(given: Any) -> Any:
-    """Return the type for which a `NewType` or a `type` statement is another name, and anything else unchanged."""
+    """Return the type behind a `NewType` or a `type` statement. Return anything else unchanged."""
     while isinstance(given, _NAMED):
         given = given.__supertype__ if isinstance(given, typing.NewType) else given.__value__
     return given
@@ -178,7 +178,7 @@ def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | N
 def fields_of_model(value: Any, *, by_alias: bool = False) -> Any:
     """Return the fields of a pydantic model or a Protobuf message as plain JSON values.
 
-    `by_alias`: whether a pydantic field has its alias as name (the name in JSON), instead of its name in the class.
+    `by_alias`: whether pydantic fields are named by their aliases (the names in JSON), and not by their names in the class.
 
     Raises: TypeError if the value is neither a model nor a message.
     """

@@ -141,7 +141,7 @@ class Examination:
         return own, []
 
     async def _of_wrapper(self) -> list[Finding]:
-        """Return the findings of a publisher that wraps another one, such as ARCHIVE, about its own source; empty for other publishers."""
+        """If the publisher wraps another one, as ARCHIVE does, return the findings of the wrapper's own checks. Else return no findings."""
         try:
             wrapper = wrapper_of(self._registry, self._properties)
         except Exception as error:  # The constructor of a plugin may raise any error.
@@ -162,7 +162,7 @@ class Examination:
         return bool(self._services()) or self._properties.value(RECORD_PUBLISHER) == "QUEUE"
 
     def _services(self) -> dict[str, str | None]:
-        """Return the services that are called, by the SDK's names, with the endpoint that the properties set, or None."""
+        """Return each service that is called, by the SDK's name, with the endpoint that the properties set, or None."""
         given, of_state = self._properties, self._properties.value(STATE_ENDPOINT)
         of_places = {back_end_of(value).aws_service for value in given.values()}
         of_stores = [each.aws_service for each in BACK_ENDS.values() if each.aws_service is not None]

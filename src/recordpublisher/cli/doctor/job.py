@@ -164,7 +164,7 @@ class JobChecks:
     async def _stored(self, reader: JobStateReader) -> str:
         """Return the number of shards with stored positions, as text.
 
-        Raises: StateError if the positions are another job's, or cannot be read.
+        Raises: StateError if the positions belong to another job, or cannot be read.
         """
         table = None if reader.documents is None else await reader.documents.read_table()
         if table is not None and table.document.job is not None:
@@ -190,7 +190,7 @@ class JobChecks:
         return found
 
     def _group(self) -> JobStorage:
-        """Return the group that the job would join.
+        """Return the group that the job would join (its storage).
 
         Raises: ConfigurationError if a property cannot be combined with a group; NotCheckedError if the job runs alone.
         """
@@ -269,13 +269,13 @@ class JobChecks:
 MAX_SECONDS = 30.0
 """The longest time for which doctor watches positions (seconds)."""
 SPARE_SECONDS = 1.0
-"""The time that is added for the checkpoint itself (seconds)."""
+"""The time that doctor watches in addition to one checkpoint interval, because storing a checkpoint takes time (seconds)."""
 
 
 async def check_rows(positions: JobStateReader) -> None:
-    """Check that no positions are next to the sink's rows, if the job has no lease table.
+    """Check that the sink of a job without a lease table stores no positions with its rows.
 
-    Raises: StateError if there are such positions. A start would be refused then, because it would write the rows again.
+    Raises: StateError if it does. The lease table of these positions is elsewhere, and a start without that table is refused.
     """
     if await positions.load_beside_rows():
         raise StateError(
@@ -285,10 +285,12 @@ async def check_rows(positions: JobStateReader) -> None:
 
 
 async def check_alone(positions: JobStateReader, properties: Properties) -> str:
-    """Check that no other process seems to run this job, which must run alone. Return in words why none does.
+    """Check that no other process runs this job, which must run alone. Return in words why none seems to run.
 
-    Raises: RecordPublisherError if a worker runs the job, which a start here would replace. NotCheckedError if only
-    the sink has positions, or if a running job might not store a checkpoint in the time for which this check waits.
+    The check watches for one checkpoint interval, up to `MAX_SECONDS`, whether a checkpoint is stored.
+
+    Raises: RecordPublisherError if a worker runs the job: a start here would replace that worker. NotCheckedError if only the sink has
+    positions, or if a checkpoint may take longer than the check.
     """
     if positions.documents is None:
         sink = properties.value(SINK)
