@@ -28,7 +28,10 @@ DAY_MS = 86_400_000
 
 SHARDS = 4
 SPLIT, LAGGING, SILENT, TAKES_OVER = 0, 1, 2, 3
-"""The number of the shard with each role, in the order of hash ranges. TAKES_OVER gets the flights of SILENT in the second half."""
+"""The number of the shard with each role, in the order of hash ranges.
+
+In the second half of the run, TAKES_OVER gets the flights of SILENT.
+"""
 
 
 def main() -> None:

@@ -32,7 +32,10 @@ log = logging.getLogger("recordpublisher.fetcher")
 LAST_PAUSE_SECONDS = 1.0
 """Seconds between two checkpoints at the end of a run, while the sink still works on records."""
 LAST_PROGRESS_SECONDS = 60.0
-"""If the sink makes no progress for this time, a complete checkpoint is taken, because the sink may be waiting for one (seconds)."""
+"""If the sink makes no progress for this time at the end of a run, a complete checkpoint is taken (seconds).
+
+The sink may be waiting for such a checkpoint.
+"""
 
 
 class Checkpointer(ABC):
@@ -49,7 +52,8 @@ class Checkpointer(ABC):
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, store all positions, and return a snapshot of them.
 
-        Raises: FencedError if a later start owns the positions; StateError if they cannot be stored; SinkError if the sink fails.
+        Raises: FencedError if another process has taken over the positions; StateError if the positions cannot be stored; SinkError if the
+        sink fails.
         """
 
     @abstractmethod
@@ -67,8 +71,8 @@ class Checkpointer(ABC):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Store everything that was written, at the end of a run.
 
-        `is_stopped`: whether `stop` has ended the run. If so, the records that the sink has not begun to handle may be left to the next
-        start.
+        `is_stopped`: whether `stop` has ended the run. If so, records that the sink has not begun to handle may be left to the job's next
+        run.
         """
 
 
@@ -95,7 +99,10 @@ class Snapshotter:
         self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
 
     def snapshot(self) -> dict[str, Any]:
-        """Return a snapshot of exactly the records for which `write` has returned. Raises: StateError if the job was not opened."""
+        """Return a snapshot that covers exactly the records for which `write` has returned.
+
+        Raises: StateError if the job was not opened.
+        """
         return snapshot_to_json(
             {**self._kept_states(), **self._table.states()},
             self._pinned_ms,
@@ -130,8 +137,8 @@ class SnapshotCheckpointer(Checkpointer):
 
         If the store is unavailable, log a warning: the next checkpoint stores a newer snapshot.
 
-        Raises: StoreUnavailableError if no checkpoint could be stored for `flink.job.max.outage`, or at once if checkpoints are taken on
-        request only, so that none would try again.
+        Raises: StoreUnavailableError if no checkpoint could be stored for `flink.job.max.outage`. If checkpoints are taken on request only,
+        it is raised at once, because no later checkpoint would try again.
         """
         settings = self._job.settings
         try:

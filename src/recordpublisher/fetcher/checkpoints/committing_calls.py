@@ -69,7 +69,7 @@ class CommittingCalls:
     async def commit(
         self, store: ConditionalStore, name: str, value: bytes, expected: str | None, staged: Sequence[Staged]
     ) -> str:
-        """Write the entry, and return its new version."""
+        """Write `value` under `name`, which commits the staged items that it names. Return the new version."""
         found: str = await self._call("commit", store, name, value, expected, staged)
         wanted = "the new version of the value that it has written, as a str, as `write_value` does"
         self._check("commit", found, isinstance(found, str), wanted)

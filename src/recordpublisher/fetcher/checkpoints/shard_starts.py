@@ -74,18 +74,17 @@ class Starts(msgspec.Struct, frozen=True):
         return self if self.is_pinned else self.pinned_at(await service_time_ms())
 
     def pinned_at(self, now_ms: int) -> Starts:
-        """Return these starts with fixed times: LATEST becomes `now_ms`, and a start at an age becomes the time that long before.
+        """Return these starts with fixed times.
 
-        `now_ms`: the time of the service's clock (epoch ms).
+        LATEST becomes `now_ms`, the time of the service's clock (epoch ms). A start at an age, such as an hour ago, is counted back from it.
         """
         return self._each(lambda start: start.pinned_at(now_ms))
 
     def with_stored_start(self, start_ms: int | None) -> Starts:
-        """Return these starts with LATEST, and each start at an age, replaced by the time that the job's first start has used.
+        """Return these starts with `start_ms` instead of LATEST, and instead of each start at an age, such as an hour ago.
 
-        So every start of the job, by any process, begins at the same records.
-
-        `start_ms`: that time (epoch ms). If it is None, the starts are unchanged.
+        `start_ms`: the time that the job's first start has used (epoch ms). With it, every start of the job begins at the same records. If
+        it is None, the starts are unchanged.
         """
         return self if start_ms is None else self._each(lambda start: start.with_stored_start(start_ms))
 
@@ -106,9 +105,9 @@ async def list_restored(
     Without that shard, its records would be reported as lost, or a later listing would show it as a new shard.
 
     - `missing`: finds out for each shard that the listing lacks whether it is past retention.
-    - `is_ours`: returns whether this process reads a shard. The listing may lack parents of other shards.
+    - `is_ours`: returns whether this process reads a shard. The listing may lack parents of shards that other processes read.
 
-    Raises: StateError if a stream was created again since the state was stored, with shards that have the ids of shards that were read.
+    Raises: StateError if a stream was deleted and created again, and its new shards have the ids of shards that were read.
     """
     for _ in range(MAX_LISTINGS):
         listed = await list_all()
@@ -131,7 +130,10 @@ async def list_restored(
 
 
 def shards_after_their_end(listed: Iterable[Shard], restored: RestoredState) -> list[str]:
-    """Return listed shards that begin after the position at which the shard with their id ended: those of a later stream."""
+    """Return the listed shards that belong to a stream that was created again.
+
+    Such a shard begins after the position at which the restored shard with the same id ended.
+    """
     return [shard.key for shard, end in _ended(listed, restored) if end is not None and shard.begins_at(end.sequence)]
 
 
@@ -150,10 +152,9 @@ def _ended(listed: Iterable[Shard], restored: RestoredState) -> list[tuple[Shard
 
 
 def refuse_later_shards(shards: Sequence[str]) -> None:
-    """Fail for shards of a stream that was created again. They would count as read, because the state has the ends of shards with their
-    ids.
+    """Raise StateError if `shards` is not empty: these are shards of a stream that was created again.
 
-    Raises: StateError if there are such shards.
+    The state has the ends of older shards with the same ids, so the new shards would count as read.
     """
     if shards:
         raise StateError(
@@ -387,11 +388,11 @@ def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -
 
 
 def position_of(option: str, entry: object, valid: str, *words: str) -> str:
-    """Check the position that is given for one shard (the start or the end of a read), and return it in upper case.
+    """Return `entry`, the position that is given for one shard (the start or the end of a read), in upper case.
 
     `option` and `valid`: the name of the option and its valid values, for errors.
 
-    Raises: ConfigurationError if it is neither a sequence number nor one of `words`.
+    Raises: ConfigurationError if `entry` is neither a sequence number nor one of `words`.
     """
     text = entry.upper() if isinstance(entry, str) else ""
     if text not in words and not re.fullmatch("[0-9]{1,129}", text):

@@ -31,9 +31,9 @@ class Commits:
     `settle` and `commit` must not overlap. `stage` and `publish` may be called while they run.
 
     - `name`: the name of the entry in `store`.
-    - `writer`: the first part of the numbers of commits (`CommitNumber.writer`).
+    - `writer`: the name of the job and the worker in the numbers of commits (`CommitNumber.writer`).
     - `version`: version of the stored entry, or None if there is none.
-    - `number`: the last number that was used before; the commits of this worker have higher numbers.
+    - `number`: the last number that was used before. The commits of this worker have higher numbers.
     - `positions`: the positions in the stored entry.
     """
 
@@ -76,7 +76,7 @@ class Commits:
     async def settle(self) -> None:
         """Find out the outcome of a commit that got no answer, by repeating it. Call this before each commit.
 
-        Publish committed items if `MOST_UNPUBLISHED` commits or more wait for that.
+        If at least `MOST_UNPUBLISHED` commits are not published yet, publish them.
 
         Raises: FencedError if another process has written the entry; StoreUnavailableError if the store cannot be reached now; StateError
         if the entry cannot be written.
@@ -214,7 +214,7 @@ log = logging.getLogger("recordpublisher.commits")
 MOST_UNPUBLISHED = 3
 """If this many commits are not published yet, they are published before the next commit, because an entry has room to name only a few."""
 MakeEntry = Callable[[int, Sequence[Staged]], bytes]
-"""Returns the content of the entry, from the number of the write, which makes each content unique, and the staged items that it names."""
+"""Returns the content of an entry that names the given staged items. The int is the number of the write, so contents are unique."""
 
 
 class _Write(msgspec.Struct, frozen=True):
@@ -225,7 +225,10 @@ class _Write(msgspec.Struct, frozen=True):
 
 
 async def warn_of_rows_of_other_positions(sink: CommittingSink, place: str) -> None:
-    """Warn if this job has no positions in `place` yet, but the sink has rows of other writers, whose positions must be elsewhere."""
+    """Warn if the sink has rows of other writers.
+
+    Called when this job has no positions in `place` yet. The positions of those rows must then be in another place.
+    """
     if writers := await CommittingCalls(sink).writers():
         log.warning(
             "no positions are stored in %s yet, but %s has rows of %s, so their positions are in another place. "

@@ -1,4 +1,4 @@
-"""Adds shards to a fetcher and removes them as its process acquires and loses their leases (GROUP)."""
+"""Adds shards to a fetcher when its process acquires their leases, and removes them when it loses the leases."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class LeasedOwnership(ShardOwnership):
     async def discover(self) -> None:
         """List shards whenever a lease names a shard that this process does not know yet.
 
-        Raises: DataLossError if records of that shard were lost, because it is past retention, and the job does not accept that.
+        Raises: DataLossError if that shard is past retention, and the job does not accept the loss of its records.
         """
         missing = MissingShards(self._job.shard_exists)
         while True:
@@ -208,10 +208,9 @@ class LeasedOwnership(ShardOwnership):
         return found is None
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
-        """Mark shards as ended that no listing shows and that are past retention. Each is a gap in the records.
+        """Mark shards of this process as ended if no listing shows them and they are past retention. Each is a gap in the records.
 
-        A missing shard does not end if it is younger than every listed shard, because then the listing is old, or if its stream was
-        deleted.
+        A shard of a deleted stream is left out. So is a shard that is younger than every listed shard, because then the listing is old.
 
         Raises: DataLossError if records were lost and the job does not accept that; StoreUnavailableError if the source does not answer.
         """
@@ -279,7 +278,7 @@ class GroupWatermarkTracker(WatermarkTracker):
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether another worker's shard was the lowest when this worker last read the group's documents."""
+        """Whether a shard of another worker had the lowest watermark when this worker last read the group's documents."""
         return self._current.waits_for_others
 
     @property

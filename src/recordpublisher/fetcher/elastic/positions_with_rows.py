@@ -1,4 +1,6 @@
-"""Stores a worker's positions together with the rows of a `CommittingSink`: one write of the worker's part commits both (E1, E3)."""
+"""Stores a worker's positions together with the rows of a `CommittingSink`: one write of its part (the document with the positions) commits
+both (E1, E3).
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ from ..sink import CommittingSink, Staged, entry_store_of
 class PositionsWithRows(PositionStore):
     """The positions of a worker whose sink is a `CommittingSink`, and access to the positions of other workers.
 
-    The worker's positions are in one document, its part. The part also names the staged items (rows or files that are durable and not
-    visible yet) that it commits. The part is stored next to the rows if the sink has a store there (`CommittingSink.entries`), else in the
+    The worker's positions are in one document, its part. The part also names the staged items that it commits: rows or files that are
+    durable and not visible yet. The part is stored next to the rows if the sink has a store there (`CommittingSink.entries`), else in the
     group's store. Imported positions are in the group's store until a worker has written rows for them.
 
     If the outcome of a commit stays unknown for a lease duration, the worker ends, and the process joins the group again as a new worker.
@@ -160,8 +162,8 @@ class PositionsWithRows(PositionStore):
     async def delete(self, worker: str) -> bool:
         """Publish what a sealed worker has committed. Then delete its part and what it has staged without a commit.
 
-        Return whether the sink remembers nothing more of the worker, so that its record can be deleted too. Otherwise the record stays, so
-        that a later call can make the sink forget the worker.
+        Return True if the sink remembers nothing more of the worker. Then the worker's record can be deleted too. If the result is False,
+        keep the record, and call this again later.
         """
         if worker not in self._without_parts:
             part = await self._seal(self._entries or self._group, worker, 0)

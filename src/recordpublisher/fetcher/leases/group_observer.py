@@ -19,7 +19,7 @@ from .worker_record import WorkerRecord
 log = logging.getLogger("recordpublisher.group")
 
 RECENT_INTERVALS = 1.2
-"""A running worker's last heartbeat is at most this many intervals old, with the time that its call takes."""
+"""How old the last heartbeat of a running worker may be, in heartbeat intervals. This includes the time that its call takes."""
 
 
 class GroupObserver:
@@ -55,7 +55,7 @@ class GroupObserver:
 
     @property
     def has_read_group(self) -> bool:
-        """Whether the group was read at least once. Before that `members` is empty, which proves nothing."""
+        """Whether the group was read at least once. Before that `members` is empty, even if the group has members."""
         return bool(self._records)
 
     @property
@@ -80,7 +80,7 @@ class GroupObserver:
 
     @property
     def late(self) -> Set[str]:
-        """The workers that, at the last read, had sent no heartbeat for half of their lease duration, which is two heartbeat intervals."""
+        """The workers that, at the last read, had sent no heartbeat for half of their lease duration (two heartbeat intervals)."""
         return self._late
 
     async def read_group(self) -> GroupView | None:
@@ -122,7 +122,7 @@ class GroupObserver:
     async def _lost_records(self, table: LeaseTable, found: Set[str], now: float) -> dict[str, WorkerRecord]:
         """Return a sealed record for each owner whose record has been missing for the duration of a lease.
 
-        The record of an owner is never deleted by a worker. A process whose record is missing can write it no more, so it ends.
+        No worker deletes the record of an owner. A process whose record was deleted cannot write it again, so its worker ends.
         """
         missing = set() if table.alone is not None else table.owners - found
         before = self._missing_since
@@ -143,9 +143,9 @@ class GroupObserver:
         return {worker: self._lease_of(view.records[worker]) for worker in sorted(self._silent(view, 1))}
 
     async def seal(self, worker: str) -> WorkerRecord:
-        """Declare a worker dead: seal its record as it was at the last read.
+        """Declare a worker dead: seal the version of its record that the last read has returned.
 
-        Raises: ConflictError if the worker has sent a heartbeat since, or if another process has sealed it.
+        Raises: ConflictError if the worker has sent a heartbeat since then, or if another process has sealed it.
         """
         return await self._group.seal_record(self._records[worker])
 

@@ -62,12 +62,12 @@ class GroupStore:
         return self._store.place
 
     async def read_table(self) -> StoredDocument[LeaseTable] | None:
-        """Return the lease table, read consistently, or None if there is none, because no group has begun here."""
+        """Return the lease table, read consistently. Return None if there is none: no group has begun here."""
         found = await self._call(self._store.get(LEASE_TABLE))
         return None if found is None else self.table_of(found)
 
     async def write_table(self, table: LeaseTable, expected: str | None) -> StoredDocument[LeaseTable]:
-        """Replace the version `expected`, or create the table if `expected` is None."""
+        """Replace the lease table if its stored version is `expected`, or create it if `expected` is None. Return the stored table."""
         return StoredDocument(table, await self.write(LEASE_TABLE, table_to_bytes(table), expected))
 
     def table_of(self, value: VersionedValue) -> StoredDocument[LeaseTable]:
@@ -103,7 +103,7 @@ class GroupStore:
         return sealed
 
     def own_record(self, worker: str) -> OwnDocument[WorkerRecord]:
-        """Return the record of this process's worker, for writing."""
+        """Return the record of `worker` as a document that only this process writes."""
         return OwnDocument(self, f"{WORKERS}{worker}", WorkerRecord.from_bytes)
 
     async def read_part(self, worker: str, number: int) -> StoredDocument[PositionPart] | None:
@@ -122,7 +122,7 @@ class GroupStore:
         return [PositionPart.from_bytes(each.value, self._place(name)) for name, each in found.items()]
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
-        """Replace a part by its sealed version, which the worker that owns the part cannot replace.
+        """Replace part `number` of a worker's positions by `sealed`. The worker that owns the part can then no longer write it.
 
         `expected`: the version of the part that was read.
 
@@ -131,7 +131,7 @@ class GroupStore:
         await self.write(part_name(sealed.worker, number), sealed.to_bytes(), expected)
 
     def own_part(self, worker: str, number: int) -> OwnDocument[PositionPart]:
-        """Return a part of the positions of this process's worker, for writing."""
+        """Return part `number` of the positions of `worker` as a document that only this process writes."""
         return OwnDocument(self, part_name(worker, number), PositionPart.from_bytes)
 
     async def delete_worker(self, worker: str) -> None:
@@ -140,7 +140,7 @@ class GroupStore:
         await self._call(self._store.delete(f"{WORKERS}{worker}"))
 
     async def part_count(self, worker: str) -> int:
-        """Return how many parts of a worker's positions may be stored, for a worker whose record is missing."""
+        """Return how many parts of a worker's positions may be stored. Used if the worker's record, which states the number, is missing."""
         numbers = [name.rpartition("/")[2] for name in await self.names(f"{PARTS_PREFIX}{worker}/")]
         return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
 
@@ -196,7 +196,10 @@ D = TypeVar("D", bound=SealableDocument)
 
 
 class OwnDocument(Generic[D]):
-    """Writes a document of this process's worker, until another process seals it. Each write is conditional on the stored version."""
+    """Writes a document that belongs to a worker of this process, until another process seals it.
+
+    Each write is conditional on the stored version.
+    """
 
     def __init__(self, group: GroupStore, name: str, parse: Callable[[bytes, str], D]) -> None:
         self._group = group
@@ -205,12 +208,13 @@ class OwnDocument(Generic[D]):
         self._version: str | None = None
 
     async def write(self, document: D) -> None:
-        """Replace the last version of the document; the first write creates it.
+        """Replace the last version of the document. The first write creates it.
 
-        If the stored version is not the expected one, an earlier write without an answer took effect, and this write is repeated on that
-        version.
+        If the stored version is not the expected one, an earlier write that got no answer took effect. Then this write is repeated on the
+        stored version.
 
-        Raises: FencedError if the document was sealed or deleted; StoreUnavailableError if the version was wrong too often.
+        Raises: FencedError if the document was sealed or deleted; StoreUnavailableError if it changed during each of `MAX_ATTEMPTS`
+        attempts.
         """
         content = document.to_bytes()
         for _ in range(MAX_ATTEMPTS):
@@ -235,7 +239,7 @@ class OwnDocument(Generic[D]):
 def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardState]:
     """Return the state of each shard of a job that runs alone, from the positions of its worker.
 
-    Positions with another epoch are ignored: a start has written them and then failed to acquire the shards.
+    Positions with another epoch are ignored: a process has written them and then failed to acquire the shards.
     """
     return {key.shard: stored.state for key, stored in positions.items() if key.epoch == alone.epoch}
 
@@ -319,7 +323,7 @@ class TableCache:
         return self.version < version or self._clock.monotonic() - self._read_at > MAX_AGE_SECONDS
 
     async def read(self) -> LeaseTable | None:
-        """Read the table consistently, and return the newest known one."""
+        """Read the table consistently, and return the newest known one, or None if there is none."""
         now = self._clock.monotonic()
         found = await self._group.read_table()
         self._adopt(found)
@@ -424,7 +428,10 @@ async def read_positions(group: GroupStore, entries: GroupStore | None, record: 
 
 
 async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker: str) -> PositionPart | None:
-    """Return the part of a worker that runs alone: it is next to the sink's rows, or else in the group's store. None if there is none."""
+    """Return the part (the stored positions) of a worker that runs alone, or None if there is none.
+
+    Look first in `entries`, the store next to the sink's rows, and then in `group`.
+    """
     for place in (entries, group):
         if place is not None and (part := await place.read_part(worker, 0)) is not None:
             return part.document

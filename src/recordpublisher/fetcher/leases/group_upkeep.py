@@ -11,7 +11,7 @@ from .shard_listing import ShardListing
 
 
 class GroupUpkeep:
-    """Keeps the lease table complete, and deletes documents that no process needs. Only the member with the first name does this work.
+    """Keeps the lease table complete, and deletes documents that no process needs. Only the member whose name sorts first does this work.
 
     A sealed worker may still be writing the lease table, to acquire shards. Its documents are deleted only after the table has a later
     version, which does not name the worker: then its write cannot take effect.
@@ -72,7 +72,7 @@ class GroupUpkeep:
         return True
 
     async def clean(self, view: GroupView) -> None:
-        """Delete the documents of sealed workers that no lease names, once a later version of the lease table shows that it is safe.
+        """Delete the documents of sealed workers that no lease names. This needs two calls: the lease table must have changed in between.
 
         Raises: StateError if the documents cannot be used.
         """

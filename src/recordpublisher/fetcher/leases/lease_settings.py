@@ -74,7 +74,7 @@ class LeaseSettings:
 
     @property
     def reserved_seconds(self) -> float:
-        """How long only the worker that the plan names may acquire a free shard (seconds). After that any worker may.
+        """How long a free shard is reserved for the worker that the plan names (seconds). After that any worker may acquire it.
 
         If the named worker has died, it is sealed within this time, and a new plan names another worker.
         """

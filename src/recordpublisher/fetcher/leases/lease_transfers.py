@@ -132,7 +132,7 @@ class LeaseGiver:
 
 
 class LeaseTaker:
-    """Acquires free shards for this worker. Keeps since when each free shard has been seen free."""
+    """Acquires free shards for this worker. Remembers since when this worker has seen each of them free."""
 
     def __init__(
         self,
@@ -193,13 +193,15 @@ class LeaseTaker:
         return True
 
     async def _write(self, before: LeaseTable, ended: Mapping[str, ShardEnd]) -> None:
-        """Write the lease table. If another worker was faster, write again on the version of that worker, without leases changed there.
+        """Write the lease table.
+
+        If another worker was faster, write again on that worker's version, without the leases that it has changed.
 
         Each further attempt begins with a heartbeat, which fails if this worker was sealed. A sealed worker must not write: its documents
         may be deleted by now, and the table would name it.
 
         - `before`: the table for which the positions were prepared.
-        - `ended`: the shards that were found ended, whose end is written.
+        - `ended`: the ends to write, of shards that turned out to have ended.
         """
         taken: Mapping[str, int] = self._owned.prepared_at(before.version)
         for _ in range(MAX_ATTEMPTS):
@@ -248,9 +250,9 @@ class LeaseTaker:
         return await (self._positions.seal(record) if record.is_sealed else self._positions.read(record))
 
     async def _fail_unless_changed(self, before: LeaseTable, shard: str) -> None:
-        """Raise StateError because the position of a shard is missing, unless the lease table has changed.
+        """Raise MissingPositionsError for a shard without a stored position, but only if the lease table has not changed since `before`.
 
-        In a newer table the shard may have another owner; then the old owner was right to drop the position.
+        In a newer table the shard may have another owner. Then the old owner was right to drop the position.
         """
         table = await self._cache.read()
         if table is None or table.version == before.version:

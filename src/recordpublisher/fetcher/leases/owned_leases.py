@@ -208,9 +208,9 @@ class OwnedLeases:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointScope:
-    """The leases at the beginning of a checkpoint, and the shards that this worker no longer reads and has not released yet.
+    """The leases when a checkpoint began, and the shards that this worker no longer reads and has not released yet.
 
-    Both may change while the sink is flushed.
+    This is a copy, because both may change in the worker while the sink is flushed.
     """
 
     epochs: Mapping[str, int]

@@ -15,7 +15,7 @@ from .lease_table import LeaseTable
 from .worker_record import WorkerRecord
 
 MIN_DIFFERENCE = 0.1
-"""Part of the larger share by which the shares of two workers must at least differ before a shard moves between them."""
+"""A shard moves between two workers only if their shares differ by more than this fraction of the larger share."""
 
 
 def balanced_owners(
@@ -80,9 +80,11 @@ class _Plan:
     def best_move(self) -> tuple[int, str, str] | None:
         """Return the weight of a shard to move, its giver and its receiver, or None if no move is worthwhile.
 
-        The receiver is the worker with the smallest share, and the giver the one with the largest share that has a shard worth moving. A
-        move is worthwhile if it reduces the larger of the two shares by more than half of the shard's weight, and if the shares differ by
-        more than the fraction `MIN_DIFFERENCE` of the giver's share.
+        The receiver is the worker with the smallest share. The giver is the one with the largest share that has a shard worth moving. A
+        move must meet both conditions:
+
+        - It reduces the larger of the two shares by more than half of the shard's weight.
+        - The shares differ by more than the fraction `MIN_DIFFERENCE` of the giver's share.
         """
         receiver = self.smallest
         for giver in sorted(self._shares, key=lambda worker: (-self._shares[worker], worker)):
@@ -116,7 +118,7 @@ class GroupView:
 
     @property
     def max_watermark(self) -> int | None:
-        """The highest watermark of any shard, as workers that are not sealed have stated it."""
+        """The highest watermark of any shard that a worker which is not sealed has reported."""
         return latest(*(record.max_watermark for record in self.records.values() if not record.is_sealed))
 
     @property
@@ -194,7 +196,7 @@ class GroupView:
         return found
 
     def load_level(self, shard: str) -> int:
-        """Return the load level of the shard that its owner states, or 0 if the owner states none."""
+        """Return the load level (the rounded load) that the owner of the shard reports, or 0 if it reports none."""
         owner = self.table.leases[shard].owner
         record = None if owner is None else self.records.get(owner)
         return 0 if record is None else record.load_level(shard)
@@ -275,10 +277,7 @@ class StatedLoadLevels:
         self._levels[shard] = level
 
     def state(self, owned: Iterable[str], loads: Mapping[str, float]) -> dict[str, int]:
-        """Return the level of each owned shard whose level is not the lowest.
-
-        `loads`: measured loads in bytes per second.
-        """
+        """Update the levels from `loads` (bytes per second). Return the level of each shard in `owned`, except lowest levels."""
         for shard, load in loads.items():
             self._levels[shard] = next_load_level(self._levels.get(shard, 0), load)
         return {shard: level for shard in owned if (level := self._levels.get(shard, 0)) > 0}

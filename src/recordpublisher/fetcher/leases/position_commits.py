@@ -30,7 +30,10 @@ class PositionCommits:
         self._has_ended = False
 
     def end(self) -> None:
-        """End the worker: later commits raise FencedError. One in progress may still take effect; it stores positions and rows together."""
+        """End the worker: later commits raise FencedError.
+
+        A commit in progress may still take effect. It stores positions and rows together.
+        """
         self._has_ended = True
 
     async def take_checkpoint(self, *, may_be_partial: bool) -> None:

@@ -113,7 +113,7 @@ Positions that did not change should not be in the same item as positions that d
 less than 1 KB. In other stores one part has all positions of a worker.
 """
 TIP_REWRITE_MS = 300_000
-"""A position is not written again for a newer time of a read at the tip, unless that time is this much newer (ms).
+"""If only the time of the last read at the tip has changed, a position is not written again before the time is this much newer (ms).
 
 The time changes with each read of a shard at rest, but it is only compared with retentions of a day and more.
 """

@@ -18,7 +18,7 @@ from .lease_table import Lease, LeaseTable, ShardEnd
 
 
 class ShardListing:
-    """Lists the shards of all streams, at most once in `interval` seconds, and finds out what that changes in the lease table.
+    """Lists the shards of all streams, at most once in `interval` seconds, and finds out what has to change in the lease table.
 
     The leases of streams that are not listed keep their owners and positions, because a listing shows nothing about them.
 
@@ -102,9 +102,9 @@ class ShardListing:
         return ListedChanges(found, unknown | gone, children, self._of_deleted_streams(table))
 
     def _seen_now(self, lease: Lease) -> Lease:
-        """Return the lease with the current time as `seen_ms`, if nothing else shows when the shard began.
+        """Return `lease`. Set its `seen_ms` to the current time if it is not known when the shard began.
 
-        Nothing shows it if the shard appeared after the first listing, and the table no longer has its parents.
+        It is known if the shard was in the first listing, if the lease names parents, or if `seen_ms` is set.
         """
         is_known = lease.is_first or lease.parents or lease.seen_ms is not None
         return lease if is_known else structs.replace(lease, seen_ms=self._clock.now_ms())
@@ -120,8 +120,8 @@ class ListedChanges:
     """The changes of the lease table that follow from a listing.
 
     - `found`: leases to add.
-    - `expired`: shards whose leases can be removed: parents that no listing shows and no shard waits for, and ended shards without known
-      children.
+    - `expired`: shards past retention that no listing shows. They are parents that the table lacks and for which its shards wait, and ended
+      shards without known children.
     - `children`: the children of each ended shard whose last read did not name them.
     - `deleted`: leases of streams that do not exist. No worker reads these shards, so no reader notices the deletion. The leases must be
       removed, because shards of a later stream with the same name would continue at their positions.
@@ -139,8 +139,7 @@ class ListedChanges:
 def _unknown_leases(
     table: LeaseTable, listed: Mapping[str, Shard], expired: Set[str], gone: Iterable[str]
 ) -> dict[str, Lease]:
-    """Return a lease for each listed shard that is new: the table does not have the shard, and it was not removed from the table after its
-    end.
+    """Return a lease for each listed shard that is new. A shard that was removed from the table after its end is not new.
 
     - `expired`: parents that are past retention.
     - `gone`: ended shards whose children are past retention and were never read. A new shard of their stream with an expired parent gets

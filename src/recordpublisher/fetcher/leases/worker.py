@@ -155,8 +155,8 @@ class Worker:
     async def announce(self) -> bool:
         """Announce that this worker will leave. Return whether there are other workers that can acquire its shards.
 
-        From now on no plan gives this worker a shard, and the others read the group's documents often. This worker continues to read its
-        shards until `leave`.
+        From now on this worker gets no further shards, and the other workers read the group's documents often. This worker continues to
+        read its shards until `leave`.
         """
         if not self._owned.shards or not self.has_others:
             return False
@@ -203,10 +203,10 @@ class Worker:
         self._readers.drop_all()
 
     async def seal(self) -> None:
-        """Seal this worker's record after `run` was cancelled, so that other workers acquire the shards at once, from the last
-        checkpoint.
+        """Seal this worker's record after `run` was cancelled, so that other workers acquire the shards at once.
 
-        There is one attempt, and only while heartbeats are confirmed. If it fails, the other workers wait until the leases expire.
+        They continue from the last checkpoint. There is one attempt, and only while heartbeats are confirmed. If it fails, the other
+        workers wait until the leases expire.
         """
         if self.permission.is_given:
             with contextlib.suppress(FencedError, StoreUnavailableError):
@@ -218,8 +218,9 @@ class Worker:
 
         Do nothing before the worker has joined.
 
-        Raises: FencedError if this worker was sealed (declared dead); StoreUnavailableError if the store does not answer, or instead of any
-        other error while no heartbeat is confirmed; StateError if the positions cannot be stored; the errors of the sink.
+        Raises: FencedError if this worker was sealed (declared dead); StoreUnavailableError if the store does not answer; StateError if the
+        positions cannot be stored; the errors of the sink. While no heartbeat is confirmed, StoreUnavailableError replaces the other
+        errors.
         """
         if not self._has_joined:
             return
@@ -294,7 +295,7 @@ class Worker:
         return self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
 
     async def _judged(self, work: Awaitable[T]) -> T:
-        """Await `work`, and return its result. While no heartbeat is confirmed, raise StoreUnavailableError instead of its errors.
+        """Await `work`, and return its result. While no heartbeat is confirmed, an error of `work` is raised as StoreUnavailableError.
 
         Other workers may have replaced this one and deleted the rows or documents that `work` needs. The caller tries again: then a
         heartbeat shows that the worker was replaced, or the work fails with its own error.
