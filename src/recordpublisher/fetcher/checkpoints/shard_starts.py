@@ -76,7 +76,7 @@ class Starts(msgspec.Struct, frozen=True):
     def pinned_at(self, now_ms: int) -> Starts:
         """Return these starts with fixed times.
 
-        LATEST becomes `now_ms`, the time of the service's clock (epoch ms). A start at an age, such as an hour ago, is counted back from it.
+        LATEST becomes `now_ms`, the time of the service's clock (epoch ms). A start at an age, such as an hour ago, counts back from it.
         """
         return self._each(lambda start: start.pinned_at(now_ms))
 
