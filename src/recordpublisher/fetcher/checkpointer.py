@@ -60,7 +60,7 @@ class Checkpointer(ABC):
     async def take_periodic(self) -> None:
         """Take a checkpoint after an interval or on request.
 
-        A sink with unfinished records may return an older state (`Sink.flush`), which is then stored.
+        A sink with unfinished records may return an older state (`Sink.flush`). Then that state is stored.
         """
 
     async def take_first(self) -> None:
@@ -99,7 +99,7 @@ class Snapshotter:
         self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
 
     def snapshot(self) -> dict[str, Any]:
-        """Return a snapshot that covers exactly the records for which `write` has returned.
+        """Return a snapshot that covers exactly the records for which the sink's `write` has returned.
 
         Raises: StateError if the job was not opened.
         """
@@ -155,11 +155,11 @@ class SnapshotCheckpointer(Checkpointer):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Flush the sink and store the last checkpoint.
 
-        While the sink still handles records, the progress that it has made is stored again and again, because the remaining records may
-        fail or never be finished.
+        While the sink still handles records, its progress is stored again and again, because the remaining records may fail or never be
+        finished.
 
-        If the store does not answer, wait for it for up to `flink.job.drain.timeout`, because no later checkpoint tries again. Without a
-        state store, the user keeps the result of `snapshot()`, which covers every write. The sink must then finish all records.
+        If the store does not answer, wait for up to `flink.job.drain.timeout`, because no later checkpoint tries again. Without a state
+        store, the sink must finish all records: the user keeps the result of `snapshot()`, which covers every write.
         """
         before = self._snapshotter.snapshot()["shards"]
         stopped = before.keys() if is_stopped and self._job.storing_worker is not None else ()

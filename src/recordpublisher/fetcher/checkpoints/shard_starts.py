@@ -70,7 +70,7 @@ class Starts(msgspec.Struct, frozen=True):
         return all(start.type is not PositionType.LATEST for start in starts)
 
     async def pinned(self, service_time_ms: Callable[[], Awaitable[int]]) -> Starts:
-        """Return these starts with LATEST replaced by the service's time, which is requested only if it is needed."""
+        """Return these starts with LATEST replaced by the service's time. The time is requested only if a shard starts at LATEST."""
         return self if self.is_pinned else self.pinned_at(await service_time_ms())
 
     def pinned_at(self, now_ms: int) -> Starts:
@@ -223,7 +223,7 @@ def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[st
 def expected_but_unlisted(
     listed: Iterable[Shard], ours: Iterable[Shard], restored: RestoredState, streams: Iterable[str]
 ) -> set[str]:
-    """Return the shards that the listing lacks: restored shards, and parents for which shards of this worker would wait.
+    """Return the shards that the listing should have and lacks: restored shards, and parents for which shards in `ours` would wait.
 
     Each of these shards is past retention, or the listing is incomplete.
     """
@@ -235,10 +235,10 @@ def expected_but_unlisted(
 
 
 def shards_newer_than_listing(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
-    """Return restored shards that are younger than every listed shard of their stream. They show that the listing is older than the
-    state.
+    """Return restored shards that are younger than every listed shard of their stream.
 
-    Kinesis numbers shards by creation, and retention removes the oldest first, so a complete listing never lacks the youngest shards.
+    They show that the listing is older than the restored state. Kinesis numbers shards by creation, and retention removes the oldest first,
+    so a complete listing always has the youngest shards.
     """
     listed, wanted = list(listed), set(streams)
     known = {shard.key for shard in listed}
@@ -248,10 +248,10 @@ def shards_newer_than_listing(listed: Iterable[Shard], restored: RestoredState, 
 
 
 def last_seen_ms(state: ShardState) -> int:
-    """Return the time (epoch ms) until which nothing of the shard can have been lost, or 0 if nothing is known.
+    """Return the latest time at which no record of the shard can have been lost (epoch ms), or 0 if it is not known.
 
-    It is the latest of three times: the arrival of its last record, its last read at the tip, and, for a shard that was never read, the
-    time until which its parents were open.
+    It is the latest of three times: the arrival of the shard's last record, its last read at the tip, and, for a shard that was never read,
+    the time until which its parents were open.
     """
     return latest(state.arrival_ms, state.tip_ms, state.seen_ms) or 0
 
@@ -288,7 +288,7 @@ def _finished_ancestors(shards: Mapping[str, Shard], begun: Mapping[str, ShardSt
 
 
 def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:
-    """Return the state of a child, with the lowest watermark of its parents if these have ended, in this run or an earlier one."""
+    """Return the state of a child. If all its parents have ended and it has no watermark, it gets their lowest one."""
     parents = [states[key] for key in parent_keys(child) if key in states]
     watermark = inherited_watermark(parent.watermark for parent in parents)
     if state.watermark is not None or state.ended or watermark is None or not is_startable(child, states):
@@ -356,10 +356,10 @@ def given_position(state: ShardState) -> SequenceNumber | None:
 def states_by_shard(option: str, given: str, streams: Sequence[str]) -> dict[str, ShardState]:
     """Parse positions that are given shard by shard as JSON. Return the state in which each shard starts, by shard id.
 
-    The positions may be in our format, or in the format in which the Spark connectors of qubole and awslabs store them. Errors name
-    `option`.
+    The positions may be in this library's format, or in the format in which the Spark connectors of qubole and awslabs store them. Errors
+    name `option`.
 
-    Raises: ConfigurationError if the text is not valid, if the positions are those of another stream, or if several streams are given.
+    Raises: ConfigurationError if `given` is not valid, if the positions are those of another stream, or if several streams are given.
     """
     entries = json_by_shard(option, given, VALID_BY_SHARD, streams)
     _check_stream(option, entries.pop("metadata", None), streams[0])
@@ -472,7 +472,7 @@ class AloneWorkerPort(Protocol):
         """Find out the outcome of a commit that got no answer, by repeating it."""
 
     async def commit(self, state: dict[str, Any], records: int = 0) -> None:
-        """Let the sink stage the written records, and commit them together with this snapshot.
+        """Let the sink stage the written records, and commit them together with the snapshot `state`.
 
         `records`: number of records written so far.
         """

@@ -70,7 +70,7 @@ class Commits:
 
     @property
     def has_staged(self) -> bool:
-        """Whether the sink has staged items that the stored entry does not name yet."""
+        """Whether the sink has staged items that no commit names yet."""
         return bool(self._staged)
 
     async def settle(self) -> None:
@@ -78,8 +78,8 @@ class Commits:
 
         If at least `MOST_UNPUBLISHED` commits are not published yet, publish them.
 
-        Raises: FencedError if another process has written the entry; StoreUnavailableError if the store cannot be reached now; StateError
-        if the entry cannot be written.
+        Raises: FencedError if another process has replaced this one; StoreUnavailableError if the store cannot be reached now; StateError
+        if the commit cannot be stored.
         """
         if self._undecided is not None:
             await self._decide(self._undecided)
@@ -87,7 +87,7 @@ class Commits:
             await self.publish()
 
     async def stage(self, records: int = 0) -> None:
-        """Let the sink stage the written records, so that the next commit names them.
+        """Let the sink stage the written records, so that the next commit includes them.
 
         `records`: number of records written so far.
 
@@ -104,7 +104,7 @@ class Commits:
             self._staged.append(staged)
 
     async def commit(self, value_of: MakeEntry, positions: Any, *, names_staged: bool = True) -> None:
-        """Write the entry, which commits the staged items that it names. `settle` must have returned before.
+        """Write the entry (the document with the positions), which commits the staged items that it names. Call `settle` before.
 
         - `value_of`: returns the content of the entry. It is called before the first await, so that the entry has the state at the time of
           the call.
@@ -129,7 +129,7 @@ class Commits:
     async def publish(self) -> None:
         """Make committed items visible, in the order of their commits.
 
-        Raises: FencedError if another process has written the entry; StoreUnavailableError if the destination cannot be reached now;
+        Raises: FencedError if another process has replaced this one; StoreUnavailableError if the destination cannot be reached now;
         StateError if a staged item is missing.
         """
         async with self._publishing:
@@ -173,13 +173,14 @@ class Commits:
 
 
 class CommitCounts(msgspec.Struct):
-    """Counts and times of the commits of a `CommittingSink`. In a group they cover all workers that this process has been, one after
-    another.
+    """Counts and times of the commits of a `CommittingSink`.
+
+    In a group they cover all workers that this process has been, one after another.
 
     - `files`, `size`: number of files of the last commit that had records, and their bytes.
     - `age_ms`: time since that commit was stored.
     - `records`: number of records that were written to the sink when it staged the items of its last commit.
-    - `undecided`: the name and place of the entry, while a write of it has no answer; otherwise None.
+    - `undecided`: the name and place of the entry (the document with the positions), while a write of it has no answer; otherwise None.
     """
 
     clock: Clock = msgspec.field(default_factory=SystemClock)
@@ -212,7 +213,7 @@ class CommitCounts(msgspec.Struct):
 
 log = logging.getLogger("recordpublisher.commits")
 MOST_UNPUBLISHED = 3
-"""If this many commits are not published yet, they are published before the next commit, because an entry has room to name only a few."""
+"""If this many commits are not published yet, they are published before the next one: the stored document has room for only a few."""
 MakeEntry = Callable[[int, Sequence[Staged]], bytes]
 """Returns the content of an entry that names the given staged items. The int is the number of the write, so contents are unique."""
 

@@ -60,7 +60,7 @@ CONFIRMED_SECONDS = 20.0
 Each stored checkpoint is such a sign. The extra read is needed if checkpoints are rare, or if one of them waits long for the sink.
 """
 ABANDONED_START_MS = 86_400_000
-"""The age at which the documents of a process are deleted that was started and never acquired the shards (ms)."""
+"""The documents of a process that never acquired the shards are deleted when they are this old (ms)."""
 
 
 class AloneWorker:
@@ -202,7 +202,6 @@ class AloneWorker:
     async def close(self) -> None:
         """Seal this worker's record, and then close the stores. The next process of the job sees at once that the worker has ended.
 
-
         The record is sealed in one attempt, and only if the store has answered recently. An unsealed record does no harm: the next process
         replaces this worker all the same.
         """
@@ -279,7 +278,7 @@ class AloneWorker:
                 raise ConfigurationError("sink", target, f"{part.target}; {again}", reason=reason)
 
     async def _sealed_states(self, table: LeaseTable) -> Mapping[str, ShardState] | None:
-        """Seal the worker of each lease, so that it can store nothing more. Return the last stored state of each shard.
+        """Declare the worker of each lease dead (seal it), so that it can store nothing more. Return the last stored state of each shard.
 
         Return None if the lease table was replaced in the meantime. Raises: StateError if the position of an owned shard is missing.
         """
@@ -328,7 +327,7 @@ class AloneWorker:
         return table.version, [snapshot] if self._states else []
 
     async def _clean(self, table: LeaseTable) -> None:
-        """Delete the documents of sealed workers, and of processes that were started and never acquired the shards.
+        """Delete the documents of dead (sealed) workers, and of processes that were started and never acquired the shards.
 
         `table`: the lease table that this worker wrote after it had sealed the other workers. It does not name them.
         """
@@ -418,8 +417,9 @@ _SUCCESSOR = (
 # RivalStarts delays a start that would replace another one, if two supervisors run the same job alone, and replace each other's starts.
 
 RIVAL_WINDOW_SECONDS = 60.0
-"""If a worker has replaced another one within this time, the next process waits for up to the same time before it replaces that worker
-(seconds). The clocks of the processes are compared.
+"""If a worker has replaced another one within this time, the next process waits before it replaces that worker (seconds).
+
+It waits for up to the same time. The clocks of the processes are compared.
 """
 RIVAL_POLL_SECONDS = 5.0
 """Seconds between two reads of the running worker's record while a new process waits for that worker to end."""

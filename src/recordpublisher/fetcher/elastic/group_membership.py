@@ -41,7 +41,7 @@ class GroupMembership:
     """Runs the worker of this process in its group. If other workers have replaced it, the process joins again with a new worker.
 
     - `on_drain`: called when a person has asked this process to leave (`recordpublisher group drain`).
-    - `on_error`: called with an error that the sink has raised while shards are released; it ends the run with that error. It returns False
+    - `on_error`: called with an error that the sink has raised while shards are released. It ends the run with that error, or returns False
       if the run has already ended without an error.
     - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
     """

@@ -1,4 +1,4 @@
-"""Takes the checkpoints of a worker of a group, which store positions under its leases. No snapshot is stored."""
+"""Takes the checkpoints of a worker of a group. They store positions under the worker's leases, and no snapshot."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class LeaseCheckpointer(Checkpointer):
     async def take_periodic(self) -> None:
         """Take a checkpoint. If it fails, the next one tries again.
 
-        While it fails, the worker continues to read, but writes nothing unless a heartbeat is confirmed.
+        While checkpoints fail, the worker continues to read. It writes only while its heartbeats are confirmed.
         """
         await self._take(may_be_partial=True)
 

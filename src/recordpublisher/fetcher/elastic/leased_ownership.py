@@ -177,7 +177,8 @@ class LeasedOwnership(ShardOwnership):
     async def after_run(self, *, is_cut_off: bool) -> None:
         """Leave the group. The next run joins it again.
 
-        Other workers acquire the shards at once, even if an error, the drain timeout or a cancellation has ended the run (`is_cut_off`).
+        `is_cut_off`: whether an error, the drain timeout or a cancellation has ended the run. Even then other workers acquire the shards at
+        once.
         """
         if is_cut_off:
             await self.membership.seal()
@@ -292,5 +293,5 @@ class GroupWatermarkTracker(WatermarkTracker):
 
     @property
     def has_others(self) -> bool:
-        """Whether shards of other workers count, which they always do."""
+        """Whether shards of other workers count. Always True."""
         return True

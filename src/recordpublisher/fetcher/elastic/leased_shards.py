@@ -204,7 +204,7 @@ class LeasedShards:
         return any(entry.status.is_held for entry in self._table)
 
     def loads(self) -> Mapping[str, float]:
-        """Return the load of each shard that was read for a minute (bytes per second, averaged over about the last minute)."""
+        """Return the load of each shard that has been read for a minute (bytes per second, averaged over about the last minute)."""
         now = self._clock.monotonic()
         found = {key: 0.0 for key in self._begun if not self._is_read(key)}
         for entry in self._table:

@@ -1,5 +1,6 @@
-"""Stores a worker's positions together with the rows of a `CommittingSink`: one write of its part (the document with the positions) commits
-both (E1, E3).
+"""Stores a worker's positions together with the rows of a `CommittingSink` (E1, E3).
+
+One write of the worker's part, the document with its positions, commits both.
 """
 
 from __future__ import annotations
@@ -73,11 +74,11 @@ class PositionsWithRows(PositionStore):
 
     @property
     def parts(self) -> int:
-        """Number of parts that the worker's record must name: 1 if the part exists in the group's store, else 0."""
+        """Number of documents with positions (parts) that the worker's record must name: 1 if there is one in the group's store, else 0."""
         return int(self._has_joined and self._entries is None)
 
     async def join(self) -> None:
-        """Create the worker's part before the worker's record is written, because the record names the part."""
+        """Create the document with the worker's positions (its part). Called before the worker's record, which names it, is written."""
         if not self._has_joined:
             await self._lives.begin(self._worker)
             await self.settle()
@@ -87,7 +88,7 @@ class PositionsWithRows(PositionStore):
     async def settle(self) -> None:
         """Find out the outcome of a commit that got no answer, by repeating it.
 
-        Raises: FencedError if another process has written the part, or if the outcome stayed unknown for a lease duration;
+        Raises: FencedError if another process has written this worker's positions, or if the outcome stayed unknown for a lease duration;
         StoreUnavailableError if the store cannot be reached now; StateError if waiting does not help.
         """
         was_undecided = self._commits.is_undecided
@@ -102,15 +103,15 @@ class PositionsWithRows(PositionStore):
     async def stage(self) -> None:
         """Let the sink stage the records that this worker has written.
 
-        Raises: FencedError if another worker of this process uses the sink by now; the errors of the sink.
+        Raises: FencedError if another worker of this process uses the sink now; the errors of the sink.
         """
         self._lives.check(self._worker)
         await self._commits.stage(self._lives.records)
 
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
-        """Write the part, which commits the staged items. Do nothing if no position has changed and nothing was staged.
+        """Store the positions, and commit the staged items with them. Do nothing if no position has changed and nothing was staged.
 
-        Return whether the part was written. Raises: the errors of `settle`.
+        Return whether anything was written. Raises: the errors of `settle`.
         """
         names_staged = is_checkpoint and self._commits.has_staged
         if not names_staged and self._stored is not None and is_stored(positions, self._stored):
@@ -143,11 +144,11 @@ class PositionsWithRows(PositionStore):
         await self._commits.publish()
 
     async def read(self, record: WorkerRecord) -> Positions:
-        """Return the positions in a worker's parts."""
+        """Return the stored positions of a worker, from every place that may have some."""
         return await read_positions(self._group, self._entries, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal a worker's parts, so that it can commit nothing more. Publish the items that it has committed, and return its positions.
+        """Seal a worker's positions, so that it can commit nothing more. Publish the items that it has committed, and return its positions.
 
         Raises: StateError if the positions belong to rows in another target; StoreUnavailableError if the store or the destination cannot
         be reached now.
@@ -160,7 +161,7 @@ class PositionsWithRows(PositionStore):
         return {key: stored for part in sealed for key, stored in part.positions.items()}
 
     async def delete(self, worker: str) -> bool:
-        """Publish what a sealed worker has committed. Then delete its part and what it has staged without a commit.
+        """Publish what a sealed worker has committed. Then delete its positions, and what it has staged and not committed.
 
         Return True if the sink remembers nothing more of the worker. Then the worker's record can be deleted too. If the result is False,
         keep the record, and call this again later.

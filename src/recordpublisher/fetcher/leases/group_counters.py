@@ -32,7 +32,7 @@ class GroupCounters(msgspec.Struct):
         self.sealed += workers
 
     def count_replaced(self, in_flight: int) -> None:
-        """Count that other workers have sealed (declared dead) the worker of this process.
+        """Count one replacement of this process's worker: other workers have declared it dead (sealed it).
 
         `in_flight`: number of records being written and of running calls of user code.
         """

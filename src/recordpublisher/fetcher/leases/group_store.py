@@ -42,7 +42,7 @@ from .worker_record import WorkerRecord
 WORKERS = "group/workers/"
 MAX_ATTEMPTS = 10
 CALL_SECONDS = 30.0
-"""Timeout of a call for which no lease waits (seconds). The first call to a store takes longest, because it connects."""
+"""Default timeout of a call (seconds). Workers of a group use a shorter one. The first call takes longest, because it connects."""
 
 
 class GroupStore:
@@ -107,7 +107,7 @@ class GroupStore:
         return OwnDocument(self, f"{WORKERS}{worker}", WorkerRecord.from_bytes)
 
     async def read_part(self, worker: str, number: int) -> StoredDocument[PositionPart] | None:
-        """Return a part of a worker's positions (see `PositionPart`), read consistently, or None if there is no such part."""
+        """Return part `number` of a worker's positions, read consistently, or None if there is none. A part is one document."""
         name = part_name(worker, number)
         found = await self._call(self._store.get(name))
         return (
@@ -117,12 +117,12 @@ class GroupStore:
         )
 
     async def read_all_parts(self) -> list[PositionPart]:
-        """Return every stored part, including those of workers that the lease table does not name."""
+        """Return every stored document with positions (part), including those of workers that the lease table does not name."""
         found = await self._call(self._store.list(PARTS_PREFIX, consistent=True))
         return [PositionPart.from_bytes(each.value, self._place(name)) for name, each in found.items()]
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
-        """Replace part `number` of a worker's positions by `sealed`. The worker that owns the part can then no longer write it.
+        """Replace part `number` of a worker's positions (one document) by `sealed`. The worker itself can then no longer write it.
 
         `expected`: the version of the part that was read.
 
@@ -135,17 +135,20 @@ class GroupStore:
         return OwnDocument(self, part_name(worker, number), PositionPart.from_bytes)
 
     async def delete_worker(self, worker: str) -> None:
-        """Delete the parts of a sealed worker, and then its record. The record goes last, because it names the parts."""
+        """Delete the positions of a dead (sealed) worker, and then its record.
+
+        The record goes last, because it names the documents to delete.
+        """
         await self.delete_parts(worker)
         await self._call(self._store.delete(f"{WORKERS}{worker}"))
 
     async def part_count(self, worker: str) -> int:
-        """Return how many parts of a worker's positions may be stored. Used if the worker's record, which states the number, is missing."""
+        """Return how many documents with positions a worker may have. Used if the worker's record, which states the number, is missing."""
         numbers = [name.rpartition("/")[2] for name in await self.names(f"{PARTS_PREFIX}{worker}/")]
         return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
 
     async def delete_parts(self, worker: str) -> None:
-        """Delete the parts (documents with positions) of a sealed worker."""
+        """Delete the documents with positions of a dead (sealed) worker."""
         parts = await self._call(self._store.list_names(f"{PARTS_PREFIX}{worker}/"))
         await self._call(self._store.delete(*parts))
 
@@ -239,7 +242,7 @@ class OwnDocument(Generic[D]):
 def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardState]:
     """Return the state of each shard of a job that runs alone, from the positions of its worker.
 
-    Positions with another epoch are ignored: a process has written them and then failed to acquire the shards.
+    Positions with another epoch than that of `alone` are ignored: a process has written them and then failed to acquire the shards.
     """
     return {key.shard: stored.state for key, stored in positions.items() if key.epoch == alone.epoch}
 
@@ -408,12 +411,12 @@ async def store_as_group(
 
 
 def part_name(worker: str, number: int) -> str:
-    """Return the name of the document with this part of a worker's positions."""
+    """Return the name of the document with part `number` of a worker's positions."""
     return f"{PARTS_PREFIX}{worker}/{number}"
 
 
 async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:
-    """Return the positions in every part that a worker's record names, read consistently."""
+    """Return the positions in all documents that a worker's record names, read consistently."""
     found: dict[PositionKey, StoredPosition] = {}
     for number in range(record.parts):
         part = await group.read_part(record.worker, number)
@@ -439,11 +442,11 @@ async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker:
 
 
 async def alone_part_of(group: GroupStore, entries: GroupStore | None, table: LeaseTable) -> PositionPart | None:
-    """Return the part of the worker that runs the job of this lease table alone.
+    """Return the stored positions (the part) of the worker that runs the job of `table` alone.
 
-    Return None if there is none, for example because the table was replaced in the meantime.
+    Return None if there are none, for example because the table was replaced in the meantime.
 
-    Raises: MissingPositionsError if the job's sink kept the part with its rows, and it is not with the rows of this process's sink.
+    Raises: MissingPositionsError if the job's sink kept the part with its rows, and this process's sink does not have it.
     """
     assert table.alone is not None
     if (part := await read_alone_part(group, entries, table.alone.worker)) is not None:

@@ -13,8 +13,8 @@ from .shard_listing import ShardListing
 class GroupUpkeep:
     """Keeps the lease table complete, and deletes documents that no process needs. Only the member whose name sorts first does this work.
 
-    A sealed worker may still be writing the lease table, to acquire shards. Its documents are deleted only after the table has a later
-    version, which does not name the worker: then its write cannot take effect.
+    A dead (sealed) worker may still be writing the lease table, to acquire shards. Its documents are deleted only after a later version of
+    the table is stored that does not name the worker. Then its write can no longer take effect.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Computes the watermark of a group: the lowest of the watermarks that its workers state for their shards (E8)."""
+"""Computes the watermark of a group: the lowest of the watermarks that its workers report for their shards (E8)."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple

@@ -146,7 +146,10 @@ class LeaseTable:
         return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset(), alone=None)
 
     def with_alone_owner(self, worker: str, job: GroupJob) -> LeaseTable:
-        """Return the next version, in which `worker` owns every shard and there are no leases: the worker's positions have all states."""
+        """Return the next version, for a job that `worker` runs alone.
+
+        It has no leases, because the worker's positions have the state of each shard.
+        """
         version = self.version + 1
         return replace(self.reset_to(worker, {}), job=job, alone=AloneOwner(worker, version))
 
@@ -377,7 +380,7 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     name: str | None = None
 
     def contradiction(self, of_group: GroupJob | None) -> str | None:
-        """Return, as a clause of a message, how the group's job differs from the job of this process. Return None if they are the same.
+        """Return, as a clause of a message, how the group's job `of_group` differs from this one. Return None if they are the same.
 
         A table that names no job is compatible with every job.
         """

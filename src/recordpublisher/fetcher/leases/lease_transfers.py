@@ -33,7 +33,8 @@ class LeaseGiver:
     """Releases shards that other workers should have, or all shards if the worker is leaving.
 
     A shard is released when the sink has finished all of its records that were emitted, and the position is stored (`take_checkpoint`). A
-    stopped shard is not read again under the same lease. `on_sink_error` is described in `Worker`.
+    stopped shard is not read again under the same lease. `on_sink_error` is called with an error of the sink. If it is None, `run` raises
+    the error.
     """
 
     def __init__(
@@ -168,8 +169,9 @@ class LeaseTaker:
     async def take(self, view: GroupView, plan: Mapping[str, str]) -> bool:
         """Acquire the free shards that this worker should have. Return whether the lease table may have changed.
 
-        If the outcome of the write is unknown, the same write is repeated on the same version of the table. A position that was stored in
-        advance is dropped only when a later version of the table shows that the write did not take effect.
+        The positions of these shards are stored before the lease table is written. If the outcome of that write is unknown, it is repeated
+        on the same version of the table. Such a position is dropped only when a later version of the table shows that the write did not
+        take effect.
 
         Raises: FencedError if this worker was sealed; StateError if a stored position is missing or cannot be read.
         """

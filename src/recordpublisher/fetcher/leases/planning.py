@@ -118,12 +118,12 @@ class GroupView:
 
     @property
     def max_watermark(self) -> int | None:
-        """The highest watermark of any shard that a worker which is not sealed has reported."""
+        """The highest watermark of any shard that workers have reported. Dead (sealed) workers do not count."""
         return latest(*(record.max_watermark for record in self.records.values() if not record.is_sealed))
 
     @property
     def has_handover(self) -> bool:
-        """Whether a shard is being transferred between workers, which then read the group's documents more often."""
+        """Whether shards are being transferred. Workers then read the group's documents more often."""
         unsealed = (record for record in self.records.values() if not record.is_sealed)
         return any(record.released or record.is_leaving for record in unsealed)
 
@@ -220,9 +220,9 @@ RATE_SECONDS = 60.0
 
 
 def next_load_level(stated: int, bytes_per_second: float) -> int:
-    """Return the load level that the worker should state next.
+    """Return the load level (rounded load) that the worker should report next for a shard.
 
-    The level stays as it is until the load differs from it by more than a quarter, or has fallen to `FLOOR_BYTES_PER_SECOND`.
+    The level stays at `stated` until the load differs from it by more than a quarter, or has fallen to `FLOOR_BYTES_PER_SECOND`.
     """
     exact = math.log(max(bytes_per_second, FLOOR_BYTES_PER_SECOND) / FLOOR_BYTES_PER_SECOND, LEVEL_RATIO)
     # The floor is within a quarter of level 1. Without `exact > 0` an idle shard would stay at level 1, and idle shards would not be
@@ -263,21 +263,21 @@ class LoadRate:
 
 
 class StatedLoadLevels:
-    """Keeps the load level that this worker states for each of its shards.
+    """Keeps the load level (rounded load) that this worker reports for each of its shards.
 
-    A shard begins with the level that its previous owner stated. If it began with the lowest level, each move of a shard would look like a
-    change of loads, and cause another move.
+    A shard begins with the level that its previous owner reported. If it began with the lowest level, each move of a shard would look like
+    a change of loads, and cause another move.
     """
 
     def __init__(self) -> None:
         self._levels: dict[str, int] = {}
 
     def inherit(self, shard: str, level: int) -> None:
-        """Set the level of a shard that this worker acquires: the level that the previous owner has stated."""
+        """Set the level of a shard that this worker acquires: the level that the previous owner has reported."""
         self._levels[shard] = level
 
     def state(self, owned: Iterable[str], loads: Mapping[str, float]) -> dict[str, int]:
-        """Update the levels from `loads` (bytes per second). Return the level of each shard in `owned`, except lowest levels."""
+        """Update the levels from `loads` (bytes per second). Return the level of each shard in `owned`, but leave out the lowest level."""
         for shard, load in loads.items():
             self._levels[shard] = next_load_level(self._levels.get(shard, 0), load)
         return {shard: level for shard in owned if (level := self._levels.get(shard, 0)) > 0}

@@ -60,7 +60,7 @@ class PositionCommits:
                 self._owned.on_published(positions)
 
     async def store_prepared(self) -> None:
-        """Store the positions of prepared shards in addition to the positions that are already stored.
+        """Store the positions of shards that this worker is about to acquire, in addition to the positions that are stored already.
 
         Raises: FencedError if the worker was replaced or has ended; StateError if the positions cannot be stored.
         """

@@ -42,12 +42,12 @@ class PositionStore(ABC):
 
     @property
     def entries(self) -> GroupStore | None:
-        """The store of parts next to the rows of a sink, or None if parts are in the group's store."""
+        """The sink's store, if positions are stored next to its rows. None if they are in the group's store."""
         return None
 
     @property
     def parts(self) -> int:
-        """Number of parts that the worker's record must name."""
+        """Number of documents with positions (parts) that the worker's record must name."""
         return 0
 
     async def join(self) -> None:  # noqa: B027 - optional on purpose
@@ -123,11 +123,11 @@ class PartPositionStore(PositionStore):
 
     @property
     def parts(self) -> int:
-        """Number of parts that are certainly stored."""
+        """Number of documents with positions (parts) that are certainly stored."""
         return sum(part.stored is not None for part in self._parts)
 
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
-        """Write each part that changed. A new part is created before the worker's record names it."""
+        """Write each document (part) whose positions have changed. A new part is created before the worker's record names it."""
         self._place(positions)
         is_written = False
         for part in self._parts:
@@ -139,7 +139,7 @@ class PartPositionStore(PositionStore):
         return is_written
 
     async def read(self, record: WorkerRecord) -> Positions:
-        """Return the positions in every part that the worker's record names."""
+        """Return the positions in all documents that the worker's record names."""
         return await read_parts(self._group, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
@@ -256,4 +256,4 @@ class ShardReaders(Protocol):
         """Whether a shard waits for the watermark of the group to rise."""
 
     def loads(self) -> Mapping[str, float]:
-        """Return the load of each shard that was read for at least a minute (bytes per second; E6)."""
+        """Return the load of each shard that was read for at least a minute (bytes per second)."""

@@ -63,7 +63,7 @@ class ShardListing:
     async def with_children(self, ends: Mapping[str, ShardEnd]) -> Mapping[str, ShardEnd]:
         """Return `ends`, with the listed children of each shard whose end names no children.
 
-        If the table has the children when their parent ends, the watermark cannot pass their records.
+        If the table has the children when their parent ends, the group's watermark cannot pass their records.
         """
         if not (unnamed := [shard for shard, end in ends.items() if not end.children]):
             return ends
@@ -72,7 +72,7 @@ class ShardListing:
         return {**ends, **{shard: replace(ends[shard], children=children) for shard, children in found.items()}}
 
     async def changes(self, table: LeaseTable) -> ListedChanges:
-        """List the shards, and return what that changes in this table. Return no changes if the last listing is recent."""
+        """List the shards, and return the changes that follow for `table`. Return no changes if the last listing is recent."""
         now = self._clock.monotonic()
         if self._listed_at is not None and now - self._listed_at < self._interval:
             return ListedChanges()

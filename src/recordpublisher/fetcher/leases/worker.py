@@ -175,7 +175,10 @@ class Worker:
 
     @property
     def is_joining(self) -> bool:
-        """Whether the lease table is not known yet, no worker owns a shard yet, or this worker has begun none of the shards it owns."""
+        """Whether this worker has not begun to read.
+
+        That is so if the lease table is not known, if no worker owns a shard, or if this worker has begun none of the shards that it owns.
+        """
         if (table := self._cache.table) is None:
             return True
         has_free = not table.owners and not all(lease.ended for lease in table.leases.values())
@@ -360,7 +363,7 @@ class Worker:
         return True
 
     async def _replace_alone(self, table: LeaseTable, alone: AloneOwner) -> None:
-        """Seal the worker that runs the job alone, and write a table in which the group has its shards.
+        """Seal the worker that runs the job alone, and write a lease table that gives its shards to the group.
 
         Only the first worker of a process does that.
 
@@ -380,11 +383,11 @@ class Worker:
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     async def _waits_for_deleted(self) -> bool:
-        """Return whether to wait before the newest lease table is applied, because it lacks shards whose records the sink has not finished.
+        """Return whether to wait before the newest lease table is applied: it lacks shards whose records the sink has not finished.
 
-        These are shards of deleted streams, so no later reader can read the records again. This worker waits for at most the duration of a
-        lease, because it neither takes nor releases shards while it waits. Then it stores what the sink has finished, because the sink
-        drops the rest with the shards.
+        These are shards of deleted streams, so no later reader can read the records again. This worker waits for at most a lease duration,
+        because it neither takes nor releases shards while it waits. Then it stores what the sink has finished. The sink drops the rest with
+        the shards.
         """
         gone, now = self._gone_shards(), self._clock.monotonic()
         deleted = gone - self._owned.ends.keys()
@@ -455,7 +458,7 @@ class Worker:
         return self._observer.is_settled and bool(theirs)
 
     async def _retry(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Repeat `work` until the state store answers, and the sink if it keeps positions. Pause with jitter between attempts."""
+        """Repeat `work` while it raises StoreUnavailableError. Pause with jitter between attempts."""
         while True:
             try:
                 await work()
