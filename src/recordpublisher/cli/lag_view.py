@@ -36,7 +36,7 @@ POINTS = 30
 """The number of readings in a chart. At the 5 s of `lag --watch` they are two and a half minutes."""
 
 ShowSnapshot = Callable[[JobSnapshot, int, str | None], None]
-"""Shows a snapshot at a time (epoch ms), and why the last reading failed."""
+"""Shows a snapshot. The other arguments are the time now (epoch ms), and why the last reading failed, or None."""
 
 
 async def watch(source: SnapshotSource, clock: Clock, interval_seconds: float) -> None:

@@ -211,10 +211,10 @@ def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Param
 
 
 def read_job_or_stream(given: str, file: Path | None, options: PropertyOptions) -> tuple[list[str], Properties]:
-    """Return the streams and the properties of a job. If `given` is not a job, return it as the only stream, and the properties of the
-    options.
+    """Return the streams and the properties of a job.
 
-    Calls are retried for 30 s, unless the properties say how long.
+    If `given` is not a job, it is the only stream, and the properties are those of `options` and `file`. Calls are retried for 30 s, unless
+    the properties say how long.
 
     Raises: ConfigurationError if `file` is given in addition to a job, or if the properties cannot be read.
     """

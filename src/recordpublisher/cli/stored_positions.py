@@ -24,7 +24,9 @@ FROM_ROWS = (
 
 
 def job_state_reader(properties: Properties, use_sink: bool) -> JobStateReader | None:
-    """Return a reader of the job's positions: from its sink if that stores them, else from its state store; None if neither does.
+    """Return a reader of the job's positions, or None if the job stores none.
+
+    The positions are in the state store, or in the sink if it stores them. `use_sink`: whether the sink may be opened.
 
     Raises: ConfigurationError if a property is invalid, or the folder of the state does not exist.
     """

@@ -48,12 +48,12 @@ EMPTY_RUN_SECONDS = 0.1
 """The pause after a run of the publisher without a batch (seconds). A publisher that returns at once would otherwise use a whole CPU."""
 
 WAITING_RUN_SECONDS = 1.0
-"""A run that takes longer has waited for records (seconds)."""
+"""A run of the publisher that takes longer than this has waited for records (seconds)."""
 EMPTY_RUNS_SECONDS = 60.0
 """If all runs of a publisher return at once without a batch for this time, a log line says so (seconds)."""
 
 PART_BYTES = 4 * 2**20
-"""How many bytes of payloads are decompressed at a time, which takes about 20 ms of the event loop."""
+"""How many bytes of payloads are decompressed at a time. This blocks the event loop for about 20 ms."""
 
 log = logging.getLogger("recordpublisher.consumer")
 

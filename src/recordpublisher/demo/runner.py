@@ -220,7 +220,7 @@ class DemoProgress:
 
 
 def quarter_of(entry: dict[str, Any]) -> int:
-    """Return the number of the shard, among the first four shards, that is this shard or its ancestor."""
+    """Return the number (0 to 3) of the first shard that has this shard's hash range: the shard itself, or its ancestor."""
     return int(entry["range"].split("-")[0], 16) * SHARDS >> HASH_BITS
 
 

@@ -26,7 +26,7 @@ Kinesis allows five read calls a second for each shard. A reading takes up to tw
 """
 
 HISTORY_INTERVAL_SECONDS = 30.0
-"""The time between two readings while no page is open, for the charts of a page that is opened later (seconds)."""
+"""The time between two readings while no page is open (seconds). A page that is opened later shows them in its charts."""
 
 
 @with_properties

@@ -36,7 +36,7 @@ from ..stored_positions import FROM_ROWS, check_streams_of_kinesis, job_state_re
 
 MIN_GRACE_SECONDS = 30.0
 MIN_SILENCE_MS = 60_000
-"""A checkpoint that is younger than this does not show whether a process runs (ms)."""
+"""Only a last checkpoint that is older than this can mean that the job has stopped (ms)."""
 WATCH_SECONDS = 5.0
 HEAD = ("SHARD", "WORKER", "LAG", "UNREAD", "IDLE", "LOST IN", "")
 TIP_HEAD = ("SHARD", "LAG", "IDLE", "RECORDS/S", "BYTES/S", "NEWEST", "SEQUENCE NUMBER")

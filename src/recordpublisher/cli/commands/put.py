@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 16
 MAX_LINE_BYTES = 16 * 2**20
-"""The longest line (bytes): longer than any record (10 MiB, service limit), and a bound of memory for a file without line ends."""
+"""The longest line (bytes). It is longer than any record (10 MiB, service limit), and bounds the memory for a file without line ends."""
 PROGRESS_SECONDS = 10.0
 RATE_CHECK_SECONDS = 1.0
 SHOWN_BYTES = 80

@@ -31,7 +31,7 @@ CREDENTIALS, REGION_CHECK = "credentials", "region"
 _CONNECT_SECONDS = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 FindEndpoint = Callable[[], Awaitable[str]]
-"""Returns the URL of a service. Raises: NotCheckedError when it is not known."""
+"""Returns the URL of a service. Raises: NotCheckedError if the URL is not known."""
 
 
 async def aws_findings(properties: Properties, streams: list[str]) -> list[Finding]:

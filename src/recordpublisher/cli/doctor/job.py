@@ -56,7 +56,7 @@ from recordpublisher.publishers.shards import stream_name
 from .findings import CHECK_WOULD_CHANGE_SOMETHING, Finding, NotCheckedError, Verdict, examine, examine_all
 
 MIN_LOSS_MS = 4 * 3_600_000
-"""If unread records will be lost in less than this time, it is a problem, because a person needs time to act (ms)."""
+"""If unread records will be lost in less than this time (ms), doctor reports a problem, because a person needs time to act."""
 
 
 class JobChecks:
@@ -108,7 +108,7 @@ class JobChecks:
         return findings
 
     async def _value_findings(self, sink: Sink, name: str) -> list[Finding]:
-        """Check whether the sink accepts the values, and whether they have the field with the event time.
+        """Check whether `sink` accepts the job's values, and whether the values have the field with the event time.
 
         Values for the dead-letter sink have no type, so their fields are not checked.
         """
@@ -360,7 +360,7 @@ async def check_group(group: JobStorage) -> str:
 
 
 async def check_members(group: JobStorage) -> str:
-    """Return the size of the group that a process would join. Raises: StateError if the group is another job's."""
+    """Return the size of the group that a process would join. Raises: StateError if the group belongs to another job."""
     table = await group.documents.read_table()
     if table is None:
         return "reachable, no group yet"
@@ -418,7 +418,7 @@ class SourceWithChecks:
 def has_source_with_checks(registry: Registry, properties: Properties) -> bool:
     """Return whether the job reads a queue, or its publisher lists its streams itself.
 
-    The result is False if the publisher is not installed, which another finding reports.
+    The result is False if the publisher is not installed. Another finding reports that.
     """
     try:
         made = source_class(registry, properties).wrapped(properties)
@@ -443,7 +443,7 @@ def wrapper_of(registry: Registry, properties: Properties) -> SourceWithChecks |
 
 
 def source_with_checks_of(registry: Registry, properties: Properties) -> SourceWithChecks | None:
-    """Return the job's own source, or None if it reads shards of Kinesis. Raises: any error of the plugin's factory."""
+    """Return the job's source, or None if the job reads shards of Kinesis. Raises: any error of the plugin's factory."""
     if not has_source_with_checks(registry, properties):
         return None
     own = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})

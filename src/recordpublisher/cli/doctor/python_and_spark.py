@@ -27,7 +27,7 @@ def _spark() -> str:
 
 
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
-"""The environment variable from which Spark takes its workers' Python; else it is the python3 of the PATH."""
+"""The environment variable that names the Python of Spark's workers. Without it Spark takes the `python3` of the PATH."""
 _MODULE = "pyspark_recordpublisher"
 _SECONDS = 60.0
 # Spark has its own pyspark for the workers, so `pyspark` may be missing here.
