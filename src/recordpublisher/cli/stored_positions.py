@@ -24,9 +24,9 @@ FROM_ROWS = (
 
 
 def job_state_reader(properties: Properties, use_sink: bool) -> JobStateReader | None:
-    """Return a reader of the job's positions, or None if the job stores none.
+    """Return a reader of the job's positions, or None if there is no place that stores them.
 
-    The positions are in the state store, or in the sink if it stores them. `use_sink`: whether the sink may be opened.
+    `use_sink`: whether to read the positions from the sink, if the sink stores them. Otherwise they are read from the state store.
 
     Raises: ConfigurationError if a property is invalid, or the folder of the state does not exist.
     """

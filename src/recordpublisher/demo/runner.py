@@ -220,7 +220,7 @@ class DemoProgress:
 
 
 def quarter_of(entry: dict[str, Any]) -> int:
-    """Return the number (0 to 3) of the first shard that has this shard's hash range: the shard itself, or its ancestor."""
+    """Return which of the four original shards (0 to 3) this shard is, or descends from."""
     return int(entry["range"].split("-")[0], 16) * SHARDS >> HASH_BITS
 
 

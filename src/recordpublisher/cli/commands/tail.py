@@ -173,7 +173,7 @@ class RecordReading:
         return record
 
     def _event_time(self, record: Record) -> int:
-        """Return the event time (epoch ms): the time in the record's field, or the arrival if the field has no valid time."""
+        """Return the time in the field that the job's properties name (epoch ms), or the arrival if the field has no valid time."""
         with suppress(ValueError):
             if self._times_in is not None:
                 times = self._times_in([self.decompress(record).data])
@@ -326,7 +326,8 @@ class PrintedRate:
 
     @asynccontextmanager
     async def shown(self, *, waits_for_tip: bool = False) -> AsyncIterator[None]:
-        """While the block runs, report the rate every `RATE_SECONDS` in which records were printed. Report the whole rate at its end.
+        """While the block runs, report the rate every `RATE_SECONDS` in which records were printed. Report the overall rate at the end of the
+        block.
 
         - `waits_for_tip`: whether the command ends when the shards are at their tips. If so, also print one line, at the first silence of
           `SILENCE_SECONDS`, that says what the command waits for.

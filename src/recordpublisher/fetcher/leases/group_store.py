@@ -103,7 +103,7 @@ class GroupStore:
         return sealed
 
     def own_record(self, worker: str) -> OwnDocument[WorkerRecord]:
-        """Return the record of `worker` as a document that only this process writes."""
+        """Return the document with the record of `worker`, for writing. `worker` must be a worker of this process."""
         return OwnDocument(self, f"{WORKERS}{worker}", WorkerRecord.from_bytes)
 
     async def read_part(self, worker: str, number: int) -> StoredDocument[PositionPart] | None:
@@ -131,7 +131,7 @@ class GroupStore:
         await self.write(part_name(sealed.worker, number), sealed.to_bytes(), expected)
 
     def own_part(self, worker: str, number: int) -> OwnDocument[PositionPart]:
-        """Return part `number` of the positions of `worker` as a document that only this process writes."""
+        """Return the document with part `number` of the positions of `worker`, for writing. `worker` must be a worker of this process."""
         return OwnDocument(self, part_name(worker, number), PositionPart.from_bytes)
 
     async def delete_worker(self, worker: str) -> None:

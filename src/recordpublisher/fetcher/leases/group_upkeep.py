@@ -72,7 +72,9 @@ class GroupUpkeep:
         return True
 
     async def clean(self, view: GroupView) -> None:
-        """Delete the documents of sealed workers that no lease names. This needs two calls: the lease table must have changed in between.
+        """Delete the documents of sealed workers that no lease names.
+
+        This needs two calls, because the documents are deleted only after a later version of the lease table is stored.
 
         Raises: StateError if the documents cannot be used.
         """

@@ -34,7 +34,7 @@ def is_above(record: WorkerRecord | None, group: int | None) -> bool:
     """Return whether the watermark of one worker is above that of the group, which then waits for other workers.
 
     - `record`: the worker's record from which `group` was computed. The worker's newest watermark may be higher, but the group learns of it
-      only from the next heartbeat.
+      only from the next heartbeat. An idle worker counts as above.
     - `group`: the watermark of the group.
     """
     if record is None or not record.is_active:

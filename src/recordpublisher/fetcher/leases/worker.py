@@ -175,9 +175,10 @@ class Worker:
 
     @property
     def is_joining(self) -> bool:
-        """Whether this worker has not begun to read.
+        """Whether the group has not yet decided what this worker reads.
 
-        That is so if the lease table is not known, if no worker owns a shard, or if this worker has begun none of the shards that it owns.
+        That is so while the lease table is not known, while no worker owns a shard, or while this worker has begun none of the shards it
+        owns.
         """
         if (table := self._cache.table) is None:
             return True
