@@ -203,7 +203,7 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
 
 
 class RetryNotice:
-    """Prints once what a command waits for, if retries take long. Owns whether it has printed the notice."""
+    """Prints once what a command waits for, if retries take long."""
 
     def __init__(self) -> None:
         self._said = False

@@ -137,7 +137,7 @@ def terminal_view() -> Iterator[ShowSnapshot]:
 
 
 class Trend:
-    """Draws throughput and lag of the last minutes as two charts in one line. Owns the totals of the last readings."""
+    """Draws throughput and lag of the last minutes as two charts in one line."""
 
     def __init__(self) -> None:
         self._points: deque[HistoryPoint] = deque(maxlen=POINTS)

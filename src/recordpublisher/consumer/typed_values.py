@@ -267,8 +267,8 @@ def _made_by_msgspec(into: Any, value: Any) -> Any:
 def _explained(name: str) -> Iterator[None]:
     """Raise the errors of the `with` block as ValueErrors that name the field: `$.price: expected float, got str`.
 
-    The message says everything, so the error has no traceback through pydantic or msgspec, which a log would show for each bad record.
-    Its cause is the error of user code, such as `__post_init__`, if there is one.
+    The error has no traceback through pydantic or msgspec, because a log would show it for each bad record. Its cause is the error of user
+    code, such as `__post_init__`, if there is one.
     """
     try:
         yield

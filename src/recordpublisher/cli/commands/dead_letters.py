@@ -94,7 +94,7 @@ def list_letters(
 
 
 def _reason_alone(letter: DeadLetter) -> str:
-    """Return the reason without the part at its beginning that names the record. The columns of the list already name the record."""
+    """Return the reason without the name of the record at its beginning."""
     return (letter.reason or "").removeprefix(f"record {letter.number} of {letter.shard.key} ")
 
 
@@ -250,9 +250,7 @@ async def _replay(
 ) -> tuple[int, int, int]:
     """Replay dead letters, and return how many succeeded, how many failed, and how many could not be read.
 
-    - `target`: where they are replayed.
     - `only`: the sequence numbers of the dead letters to replay. If it is empty, all are replayed.
-    - `queue`: whether the dead letters of the job's queue are used instead of those in a sink.
     - `mended`: new payloads by `Shard.key` and sequence number. If it is given, only these dead letters are replayed.
     - `restores`: whether a queue's dead letters go back into the queue.
 

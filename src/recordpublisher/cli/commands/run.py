@@ -196,7 +196,7 @@ class RunBounds:
     def _refuse(self, other: str, reason: str) -> None:
         """Check that no bound was given, because `other` (an option) cannot be combined with bounds. `reason`: why, for the message.
 
-        Raises: ConfigurationError, which names the first given bound, if there is one.
+        Raises: ConfigurationError, which names the first given bound.
         """
         for option, value in self._given.items():
             if value is not None:
@@ -248,7 +248,7 @@ def _run_as_worker(number: int, descriptor: int, metrics_folder: Path | None) ->
 
 
 def _exporters(properties: Properties, port: int) -> list[MetricsExporter]:
-    """Return a list with the exporter that serves the dashboard on `port`. The exporters that `properties` name are not in the list."""
+    """Return the exporter that serves the dashboard on `port`, in a list."""
     from recordpublisher.fetcher.settings import IdleIntervals
     from recordpublisher.plugins.dashboard.snapshots import LiveDashboard
 

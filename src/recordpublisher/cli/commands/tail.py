@@ -310,10 +310,7 @@ class _Printer:
 
 
 class PrintedRate:
-    """Reports on stderr how many records are printed a second, if stderr is a terminal.
-
-    It owns the count of printed records, and the time when the command began to wait for them.
-    """
+    """Reports on stderr how many records are printed a second, if stderr is a terminal."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -326,8 +323,7 @@ class PrintedRate:
 
     @asynccontextmanager
     async def shown(self, *, waits_for_tip: bool = False) -> AsyncIterator[None]:
-        """While the block runs, report the rate every `RATE_SECONDS` in which records were printed. Report the overall rate at the end of the
-        block.
+        """Report the rate every `RATE_SECONDS` while the block runs and records are printed, and the overall rate at its end.
 
         - `waits_for_tip`: whether the command ends when the shards are at their tips. If so, also print one line, at the first silence of
           `SILENCE_SECONDS`, that says what the command waits for.

@@ -190,7 +190,7 @@ class JobChecks:
         return found
 
     def _group(self) -> JobStorage:
-        """Return the group that the job would join (its storage).
+        """Return the group that the job would join.
 
         Raises: ConfigurationError if a property cannot be combined with a group; NotCheckedError if the job runs alone.
         """

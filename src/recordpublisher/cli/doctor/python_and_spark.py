@@ -43,8 +43,7 @@ except ModuleNotFoundError as error:
 def spark_python() -> str:
     """Check that the Python of Spark's workers can import this package.
 
-    A `python3` of the PATH without this package is not a failure in itself, because most jobs do not use Spark. The check reports
-    it as not checked.
+    A `python3` of the PATH without this package is not a failure in itself, because most jobs do not use Spark.
 
     Raises: RecordPublisherError, which says what to do, if the Python that `PYSPARK_PYTHON` names cannot import the package.
     NotCheckedError if pyspark is missing, if that Python is not on this machine, or if a `python3` of the PATH lacks the package.

@@ -20,8 +20,8 @@ T = TypeVar("T")
 class CommittingCalls:
     """Calls the methods that `CommittingSink` adds to `Sink`. They have the same names here, and `CommittingSink` describes them.
 
-    The result of each call is checked. If it has a wrong type, or is a coroutine that the sink has not awaited, the job ends before it
-    stores positions of rows that the sink may have lost. A *life* is one run of a worker.
+    Each result is checked, so that the job ends before it stores positions of rows that the sink may have lost. A *life* is one run of a
+    worker.
 
     Each method raises the errors of the sink's method, with a note that names it. It raises PluginError if the sink's method returns a
     wrong type, has not awaited a call, or raises an exception that would end the task without a message.
@@ -92,7 +92,7 @@ class CommittingCalls:
         return await self._call_for_items("writers", str)
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete the items that runs of workers (lives) have staged for which `has_ended` is true, except those in `kept`."""
+        """Delete the staged items of each run of a worker (life) that `has_ended`, except those in `kept`."""
         await self._call_for_nothing("discard", has_ended, kept)
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:

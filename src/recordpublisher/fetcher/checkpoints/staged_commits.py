@@ -26,7 +26,7 @@ class Commits:
     items are durable and not visible yet. Writing the entry commits them, and the sink then publishes them (makes them visible).
 
     A write of the entry that got no answer is undecided: it may have taken effect, or may still do so. The same value is written again
-    until the outcome is known, so that nothing is committed twice, and nothing of an earlier worker is committed late.
+    until the outcome is known, so that nothing is committed twice or late.
 
     `settle` and `commit` must not overlap. `stage` and `publish` may be called while they run.
 

@@ -1,7 +1,4 @@
-"""A job that runs in one process: its worker owns every shard, and its lease has no deadline.
-
-If two supervisors run the same job alone, their starts replace each other again and again; such starts are slowed down.
-"""
+"""A job that runs in one process: its worker owns every shard, and its lease has no deadline."""
 
 from __future__ import annotations
 
@@ -57,7 +54,7 @@ SEAL_SECONDS = 5.0
 CONFIRMED_SECONDS = 20.0
 """How long this worker works without a sign that it still owns the shards (seconds). Then it reads its record from the store.
 
-Each stored checkpoint is such a sign. The extra read is needed if checkpoints are rare, or if one of them waits long for the sink.
+Each stored checkpoint is such a sign.
 """
 ABANDONED_START_MS = 86_400_000
 """The documents of a process that never acquired the shards are deleted when they are this old (ms)."""
@@ -67,8 +64,7 @@ class AloneWorker:
     """The worker of a process that runs alone: it owns every shard, and stores the positions of all of them.
 
     While the worker runs, it writes one document, its *part*, which has the positions of all shards. The lease table names the worker and
-    has no leases: a reader computes them from the table and the part (`LeaseTable.with_alone_leases`). So the worker can begin a child
-    shard without writing the table.
+    has no leases: a reader computes them from the table and the part (`LeaseTable.with_alone_leases`).
 
     Each write of the part is conditional. If the job is started again, the new process seals the part, and this worker can no longer write
     it.
@@ -111,7 +107,7 @@ class AloneWorker:
         """Acquire every shard. Return the epoch, and a list with the stored snapshot, or an empty list if there are no positions.
 
         If another worker still runs the job alone, this worker replaces it: at once, or after a pause if that worker has just replaced one
-        (`RivalStarts`). The call may be repeated after an error, even if a write that got no answer took effect.
+        (`RivalStarts`). The call may be repeated after an error.
 
         Raises: StateError if a group of workers is running, or if the positions belong to another job or cannot be used;
         StoreUnavailableError if the store cannot be reached now; FencedError if another process has replaced this worker in the meantime.
@@ -202,8 +198,7 @@ class AloneWorker:
     async def close(self) -> None:
         """Seal this worker's record, and then close the stores. The next process of the job sees at once that the worker has ended.
 
-        The record is sealed in one attempt, and only if the store has answered recently. An unsealed record does no harm: the next process
-        replaces this worker all the same.
+        The record is sealed in one attempt, and only if the store has answered recently.
         """
         if self._has_taken and self._clock.monotonic() - self._confirmed < CONFIRMED_SECONDS:
             # Limited, because otherwise a store that does not answer would keep the process from ending.

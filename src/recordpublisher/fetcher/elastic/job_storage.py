@@ -32,7 +32,7 @@ MOST_NAME_CHARACTERS = 200
 class JobStorage:
     """The place where a job stores its leases and positions, and the settings of its heartbeats and leases.
 
-    For a group, `plugins/host/group_from_properties.py` makes it. A process that runs alone has one as well.
+    A process that runs alone has one as well.
 
     - `store`: the state store (`flink.state.uri`).
     - `job_name`: the name of the job, if it has one.

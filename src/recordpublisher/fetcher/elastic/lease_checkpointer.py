@@ -64,9 +64,9 @@ class LeaseCheckpointer(Checkpointer):
 
         `is_stopped`: whether the run was stopped. If so, the worker takes the checkpoint while it leaves.
 
-        The sink may write queued records during this call, but not after another worker has acquired the shards. Another worker may do that
-        while this process is suspended, so the call watches for suspensions.
+        The sink may write queued records during this call, but not after another worker has acquired the shards.
         """
+        # Another worker may acquire the shards while this process is suspended.
         self._suspension.reset()
         watching = asyncio.create_task(self._suspension.run())
         try:

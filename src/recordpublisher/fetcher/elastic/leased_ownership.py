@@ -153,8 +153,7 @@ class LeasedOwnership(ShardOwnership):
         """Return why nothing is read or written, as sentences for people; an empty list if the process is ready.
 
         Nothing is written while the group's store does not confirm heartbeats. Nothing is read until the leases of killed workers have
-        expired. A process without shards is ready while other workers read, because it acquires their shards if they fail. If the last
-        heartbeats of these workers are recent, the process is ready at once.
+        expired. A process without shards is ready while other workers read, because it acquires their shards if they fail.
         """
         if not self.membership.may_write:
             return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
@@ -170,7 +169,7 @@ class LeasedOwnership(ShardOwnership):
     async def before_stop(self) -> None:
         """Announce that this process stops, and continue to read until the other workers know of it.
 
-        The other workers can then acquire the shards soon after the stop, without waiting for their next read of the group's documents.
+        They can then acquire the shards soon after the stop.
         """
         await self.membership.announce()
 

@@ -42,7 +42,7 @@ from .worker_record import WorkerRecord
 WORKERS = "group/workers/"
 MAX_ATTEMPTS = 10
 CALL_SECONDS = 30.0
-"""Default timeout of a call (seconds). Workers of a group use a shorter one. The first call takes longest, because it connects."""
+"""Default timeout of a call (seconds). The first call to a store takes longest, because it connects."""
 
 
 class GroupStore:

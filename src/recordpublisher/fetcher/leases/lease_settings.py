@@ -46,8 +46,7 @@ class LeaseSettings:
     def of(cls, properties: Properties, shards_per_part: int) -> LeaseSettings:
         """Read the settings from the job's properties.
 
-        A sealed worker holds back the watermark until other workers have acquired its shards. They need up to twice the lease duration, so
-        the tracker timeout must be at least that.
+        A sealed worker holds back the watermark until other workers have acquired its shards. They need up to twice the lease duration.
 
         Raises: ConfigurationError if the tracker timeout is less than twice the lease duration.
         """

@@ -179,7 +179,7 @@ class LeaseTable:
 def table_to_bytes(table: LeaseTable) -> bytes:
     """Return the table as JSON.
 
-    The lease of an owned shard is stored as `[index of its owner, epoch]`, which is short, and any other lease as an object (`Lease`).
+    The lease of an owned shard is stored as `[index of its owner, epoch]`, and any other lease as an object (`Lease`).
     """
     workers = sorted({lease.owner for lease in table.leases.values() if lease.owner is not None})
     numbers = {worker: number for number, worker in enumerate(workers)}

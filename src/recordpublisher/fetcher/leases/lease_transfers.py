@@ -133,7 +133,7 @@ class LeaseGiver:
 
 
 class LeaseTaker:
-    """Acquires free shards for this worker. Remembers since when this worker has seen each of them free."""
+    """Acquires free shards for this worker."""
 
     def __init__(
         self,
@@ -170,8 +170,7 @@ class LeaseTaker:
         """Acquire the free shards that this worker should have. Return whether the lease table may have changed.
 
         The positions of these shards are stored before the lease table is written. If the outcome of that write is unknown, it is repeated
-        on the same version of the table. Such a position is dropped only when a later version of the table shows that the write did not
-        take effect.
+        on the same version of the table.
 
         Raises: FencedError if this worker was sealed; StateError if a stored position is missing or cannot be read.
         """
@@ -199,8 +198,7 @@ class LeaseTaker:
 
         If another worker was faster, write again on that worker's version, without the leases that it has changed.
 
-        Each further attempt begins with a heartbeat, which fails if this worker was sealed. A sealed worker must not write: its documents
-        may be deleted by now, and the table would name it.
+        Each further attempt begins with a heartbeat, which fails if this worker was sealed. A sealed worker must not write.
 
         - `before`: the table for which the positions were prepared.
         - `ended`: the ends to write, of shards that turned out to have ended.
@@ -215,6 +213,7 @@ class LeaseTaker:
             self._owned.on_take(taken, table.version)
             if await self._cache.replace(table.with_changes(self._worker, taken=taken, ended=ended)):
                 return
+            # The documents of a sealed worker may be deleted by now, and the table would name the worker.
             await self._heartbeat.write()
 
     def _observe_free(self, view: GroupView) -> None:

@@ -96,8 +96,8 @@ class OwnedLeases:
     def positions_with_prepared(self) -> dict[PositionKey, StoredPosition]:
         """Return the positions of the last commit, and those of shards that this worker is about to acquire (prepared shards).
 
-        Storing these does not move the position of any shard that is read. The last commit may not be stored yet. Older positions must not
-        be stored, because a commit without an answer may have taken effect.
+        Storing these does not move the position of any shard that is read. Older positions must not be stored, because the last commit may
+        have taken effect even without an answer.
         """
         keys = {PositionKey(shard, epoch) for shard, epoch in self._epochs.items()}
         return {**self._prepared, **{key: stored for key, stored in self._latest.items() if key in keys}}
@@ -120,9 +120,9 @@ class OwnedLeases:
     def on_published(self, positions: Positions) -> None:
         """Note that these positions of a checkpoint are stored, and that all rows before them are visible.
 
-        Only then this worker releases a shard, or writes a shard's end into the lease table. So if a commit has to be undone
-        (`CommittingSink.take_back`), no other worker has continued from the positions of that commit.
+        Only then this worker releases a shard, or writes a shard's end into the lease table.
         """
+        # If a commit has to be undone (`CommittingSink.take_back`), no other worker has continued from its positions.
         self._published = positions
 
     # --- changes -------------------------------------------------------------------------------------------------------------
@@ -169,6 +169,7 @@ class OwnedLeases:
         for shard in revoked:
             del self._epochs[shard]
             self._stopped.pop(shard, None)
+        # A position that was stored in advance is dropped only when a later version of the table shows the outcome of the write.
         settled = [key for key, sent_at in self._sent_at.items() if sent_at < table.version]
         begun = {
             key.shard: self._prepared[key] for key in settled if table.is_owned(key.shard, self._worker, key.epoch)

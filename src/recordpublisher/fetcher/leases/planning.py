@@ -1,7 +1,7 @@
 """Decides from a group's documents which worker should have each shard (the plan), so that the loads of the workers are about equal.
 
 All code here is pure: the same documents give all workers the same plan. `balanced_owners` makes the plan (E6), `GroupView` is one read of
-the documents, and `StatedLoadLevels` rounds loads to coarse levels. The watermark of the group is in `group_watermark.py`.
+the documents, and `StatedLoadLevels` rounds loads to coarse levels.
 """
 
 import heapq
@@ -27,7 +27,7 @@ def balanced_owners(
     shard goes to the worker with the smallest share, heaviest shard first. Then shards move from the worker with the largest share to the
     one with the smallest, one at a time, while that is worthwhile (`_Plan.best_move`).
 
-    Every step reduces the sum of the squared shares, so the procedure ends. If it is applied to its own result, nothing moves.
+    If the function is applied to its own result, nothing moves.
     """
     if not workers:
         return {}
@@ -38,6 +38,7 @@ def balanced_owners(
     free = (shard for shard, owner in owners.items() if owner is None)
     for shard in sorted(free, key=lambda each: (-weights[each], each)):
         plan.give(shard, weights[shard], plan.smallest)
+    # Every step reduces the sum of the squared shares, so the loop ends.
     while (move := plan.best_move()) is not None:
         weight, giver, receiver = move
         plan.give(plan.take_back(weight, giver), weight, receiver)
@@ -209,9 +210,7 @@ def _first_besides(worker: str, members: Iterable[str]) -> str | None:
 # Measures the load of shards, and rounds it to coarse levels, so that all workers plan with the same numbers (E6).
 
 FLOOR_BYTES_PER_SECOND = 1_000.0
-"""The load that a shard without traffic counts as (bytes per second). It is small compared with a busy shard's. Shards at rest all count
-the same, so they are shared by number.
-"""
+"""The load that a shard without traffic counts as (bytes per second). Shards at rest all count the same, so they are shared by number."""
 LEVEL_RATIO = 1.25
 _UNITS_PER_FLOOR = 1_000
 MAX_LEVEL = 60

@@ -109,8 +109,7 @@ Positions = Mapping[PositionKey, StoredPosition]
 SHARDS_PER_PART = 16
 """Number of shards in one document with positions (part), for stores such as DynamoDB that bill each write by the size of the whole item.
 
-Positions that did not change should not be in the same item as positions that did. An item of DynamoDB has at most 400 KB, and a position
-less than 1 KB. In other stores one part has all positions of a worker.
+An item of DynamoDB has at most 400 KB, and a position less than 1 KB. In other stores one part has all positions of a worker.
 """
 TIP_REWRITE_MS = 300_000
 """If only the time of the last read at the tip has changed, a position is not written again before the time is this much newer (ms).

@@ -20,7 +20,7 @@ from .lease_table import Lease, LeaseTable, ShardEnd
 class ShardListing:
     """Lists the shards of all streams, at most once in `interval` seconds, and finds out what has to change in the lease table.
 
-    The leases of streams that are not listed keep their owners and positions, because a listing shows nothing about them.
+    The leases of streams that are not listed keep their owners and positions.
 
     - `start`: where the group begins. LATEST was replaced by a time.
     - `is_latest`: whether `start` is a time that replaced LATEST.
@@ -123,8 +123,8 @@ class ListedChanges:
     - `expired`: shards past retention that no listing shows. They are parents that the table lacks and for which its shards wait, and ended
       shards without known children.
     - `children`: the children of each ended shard whose last read did not name them.
-    - `deleted`: leases of streams that do not exist. No worker reads these shards, so no reader notices the deletion. The leases must be
-      removed, because shards of a later stream with the same name would continue at their positions.
+    - `deleted`: leases of streams that do not exist. They must be removed, because shards of a later stream with the same name would
+      continue at their positions.
     """
 
     found: Mapping[str, Lease] = field(default_factory=dict)

@@ -386,9 +386,8 @@ class Worker:
     async def _waits_for_deleted(self) -> bool:
         """Return whether to wait before the newest lease table is applied: it lacks shards whose records the sink has not finished.
 
-        These are shards of deleted streams, so no later reader can read the records again. This worker waits for at most a lease duration,
-        because it neither takes nor releases shards while it waits. Then it stores what the sink has finished. The sink drops the rest with
-        the shards.
+        These are shards of deleted streams, so no later reader can read the records again. This worker waits for at most a lease duration.
+        Then it stores what the sink has finished. The sink drops the rest with the shards.
         """
         gone, now = self._gone_shards(), self._clock.monotonic()
         deleted = gone - self._owned.ends.keys()
@@ -402,6 +401,7 @@ class Worker:
             self._gone = frozenset()
         else:
             is_unfinished = self._readers.has_unfinished(deleted)
+            # The wait is limited, because this worker neither takes nor releases shards while it waits.
             if is_unfinished and now < self._gone_until:
                 return True
             await self.checkpoint(may_be_partial=True)
