@@ -49,7 +49,7 @@ async def aws_findings(properties: Properties, streams: list[str]) -> list[Findi
 async def service_findings(properties: Properties, services: Mapping[str, str | None]) -> list[Finding]:
     """Return where the calls of each service go, and which credentials sign them.
 
-    - `services`: for each service, by the SDK's name, the endpoint that the properties set, or None.
+    - `services`: the SDK's name of each service, with the endpoint that the properties set, or None.
     """
 
     async def found(service: str) -> str:
