@@ -302,7 +302,7 @@ def _row(shard: ShardSnapshot, global_watermark: int | None) -> tuple[str, ...]:
 
 
 def _relative(watermark: int | None, global_watermark: int | None) -> str:
-    """Return a watermark relative to the global one: `+4.2 s` is ahead of it."""
+    """Return a watermark relative to the global one. `+4.2 s` means ahead of it."""
     if watermark is None or global_watermark is None:
         return "-"
     ahead_ms = watermark - global_watermark

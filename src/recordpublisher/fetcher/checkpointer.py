@@ -39,7 +39,7 @@ The sink may be waiting for such a checkpoint.
 
 
 class Checkpointer(ABC):
-    """Stores how far each shard was emitted (written to the sink), but only as far as the sink has confirmed the records.
+    """Stores how far each shard was written to the sink, but only as far as the sink has confirmed the records.
 
     - `times`: when its checkpoints began and were stored.
     - `commit_counts`: counts and times of the commits of a `CommittingSink`; None for other sinks.
@@ -77,7 +77,7 @@ class Checkpointer(ABC):
 
 
 class Snapshotter:
-    """Takes snapshots of how far each shard was emitted.
+    """Takes snapshots of how far each shard was written to the sink.
 
     Each snapshot also contains the generation (the number of this start of the job), and the time that replaced LATEST at the job's first
     start.

@@ -77,7 +77,7 @@ async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Findin
 
 
 def kinesis_endpoints(properties: Properties, streams: list[str]) -> dict[str, FindEndpoint]:
-    """Return, for each service that a stream belongs to, a function that finds its endpoint."""
+    """Return a function that finds the endpoint, for each service that a stream belongs to."""
     regions = {service_and_region(properties, stream): _region_of(properties, stream) for stream in streams}
     return {service: partial(kinesis_endpoint, properties, streams, region) for service, region in regions.items()}
 

@@ -106,7 +106,7 @@ class CommittingCalls:
         return await self._call_for_items("leftovers", Leftover, kept)
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete these files and objects that were staged and never committed."""
+        """Delete `leftovers`: files and objects that were staged and never committed."""
         await self._call_for_nothing("remove", leftovers)
 
     async def end_life(self, life: str) -> None:

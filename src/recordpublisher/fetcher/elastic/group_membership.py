@@ -104,7 +104,7 @@ class GroupMembership:
         self._task = start_task(self._run(listing))
 
     async def checkpoint(self, *, may_be_partial: bool) -> None:
-        """Store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it.
+        """Store how far each shard was written to the sink or, if `may_be_partial`, how far the sink has finished its records.
 
         A sealed worker can store nothing more: a new worker of this process replaces it, and reads again the records after its stored
         positions.

@@ -37,7 +37,7 @@ class LeaseCheckpointer(Checkpointer):
         self.commit_counts = commit_counts
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink, store how far each shard was emitted (written to the sink), and return a snapshot of it."""
+        """Flush the sink, store how far each shard was written to it, and return a snapshot of that."""
         await self._membership.checkpoint(may_be_partial=False)
         return self._snapshotter.snapshot()
 

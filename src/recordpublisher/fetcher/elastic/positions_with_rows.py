@@ -201,7 +201,7 @@ class PositionsWithRows(PositionStore):
 
 
 class SinkLives:
-    """Decides which worker of this process may use the `CommittingSink`: a process in a group is one worker after another.
+    """Decides which worker of this process may use the `CommittingSink`. In a group, a process is one worker after another.
 
     A `life` is one run of a worker, and has the worker's name. After the next life has begun, a life can stage nothing.
     """

@@ -32,7 +32,7 @@ WARN_SECONDS = 60.0
 class LeaseGiver:
     """Releases shards that other workers should have, or all shards if the worker is leaving.
 
-    A shard is released when the sink has finished all of its records that were emitted, and the position is stored (`take_checkpoint`). A
+    A shard is released when the sink has finished all records that it has received, and the position is stored (`take_checkpoint`). A
     stopped shard is not read again under the same lease. `on_sink_error` is called with an error of the sink. If it is None, `run` raises
     the error.
     """

@@ -90,7 +90,7 @@ class PositionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """How far a shard was emitted (written to the sink). If it has ended, `children` has the parents of each of its children.
+    """How far a shard was written to the sink. If the shard has ended, `children` has the parents of each of its children.
 
     `is_idle` is stored because the next reader of the shard needs it.
     """

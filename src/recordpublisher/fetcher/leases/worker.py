@@ -218,7 +218,7 @@ class Worker:
                 log.info("worker %s has left its group", self.name)
 
     async def checkpoint(self, *, may_be_partial: bool = False) -> None:
-        """Store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it.
+        """Store how far each shard was written to the sink or, if `may_be_partial`, how far the sink has finished its records.
 
         Do nothing before the worker has joined.
 
