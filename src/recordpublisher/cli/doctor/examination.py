@@ -108,7 +108,7 @@ class Examination:
         If the services cannot be reached, the streams are not checked.
         """
         own, findings = await self._own_source()
-        findings = [*await version_findings(), *findings, *await self._of_wrapper()]
+        findings = [*await version_findings(), *findings, *await self._wrapper_findings()]
         try:
             endpoints = self._endpoints(own)
         except ConfigurationError as error:  # The ARN is not of a stream of Kinesis.
@@ -140,7 +140,7 @@ class Examination:
             self._opened.push_async_callback(own.close)
         return own, []
 
-    async def _of_wrapper(self) -> list[Finding]:
+    async def _wrapper_findings(self) -> list[Finding]:
         """If the publisher wraps another one, as ARCHIVE does, return the findings of the wrapper's own checks. Else return no findings."""
         try:
             wrapper = wrapper_of(self._registry, self._properties)

@@ -301,9 +301,9 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
         return "no: no positions are stored"
     interval_ms = checkpoint_interval_ms(properties)
     seconds = min(MAX_SECONDS, interval_ms / 1000 + SPARE_SECONDS) if interval_ms > 0 else 0.0
-    first = await _open_records(positions.documents)
+    first = await _unsealed_records(positions.documents)
     await asyncio.sleep(seconds)
-    last, after = await _open_records(positions.documents), await positions.load_in_store()
+    last, after = await _unsealed_records(positions.documents), await positions.load_in_store()
     if not last:
         return "no: the worker that ran it was stopped"
     live = [each["worker"] for each in after if each not in before and each["worker"] in last]
@@ -333,7 +333,7 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
     )
 
 
-async def _open_records(documents: GroupStore) -> dict[str, WorkerRecord]:
+async def _unsealed_records(documents: GroupStore) -> dict[str, WorkerRecord]:
     """Return the records of the workers that were not declared dead (sealed)."""
     records = await documents.read_records()
     return {worker: each.document for worker, each in records.items() if not each.document.is_sealed}

@@ -37,7 +37,9 @@ class PositionCommits:
         self._has_ended = True
 
     async def take_checkpoint(self, *, may_be_partial: bool) -> None:
-        """Flush the sink, then store how far each shard was written to it or, if `may_be_partial`, how far the sink has finished its records.
+        """Flush the sink, then store how far each shard was written to it.
+
+        With `may_be_partial`, store how far the sink has finished the records of each shard.
 
         Raises: FencedError if the worker was replaced or has ended, even while the sink was flushed; StateError if the positions cannot be
         stored.
