@@ -37,7 +37,7 @@ COMMANDS = {
     "new-plugin": "commands.new_plugin:new_plugin",
     "properties": "commands.properties:properties",
 }
-"""Where each command is, `module:function`, in the order of the help."""
+"""The place of each command, as `module:function`, in the order of the help."""
 WIDEST_HELP = 120
 """Most columns of the help on a wide terminal."""
 
@@ -86,7 +86,7 @@ def prepare(
 
 
 class LazyCommands(Mapping[str, Any]):
-    """Maps the name of each command to the command, which is imported at its first use.
+    """Maps the name of each command to the command. A command is imported when it is first used.
 
     - `places`: `module:function` of each command, relative to this package; for a group of commands, `module:variable` of a `typer.Typer`.
     """

@@ -203,7 +203,7 @@ def run_until_signal(work: Coroutine[Any, Any, T]) -> T | None:
 
 
 class RetryNotice:
-    """Prints once what a command waits for, if retries take long. Owns whether it has printed the notice."""
+    """Prints once what a command waits for, if retries take long."""
 
     def __init__(self) -> None:
         self._said = False
@@ -248,9 +248,9 @@ async def _run(work: Coroutine[Any, Any, T]) -> tuple[T | None, int | None]:
 def ask_service(
     properties: Properties, question: Callable[[ManagementClient], Awaitable[T]], stream: str | None = None
 ) -> T:
-    """Return the result of `question`, which gets a client of the service and changes nothing. Failed calls are retried like ListShards.
+    """Return the result of `question`, which gets a client of the service and changes nothing.
 
-    Signals, the other arguments and errors are the same as for `call_service`.
+    Failed calls are retried as the properties `flink.list.shards.*` say. Signals, `stream` and errors are as in `call_service`.
     """
     policy = LIST_SHARDS_RETRIES.policy(properties)
     return call_service(properties, lambda service: call_with_retries(lambda: question(service), policy), stream)
@@ -261,8 +261,8 @@ def call_service(
 ) -> T:
     """Return the result of `work`, which gets a client of the service.
 
-    Calls are not retried, because a change whose response was lost would fail the second time. A signal ends the command without a
-    result. If `stream` is an ARN, it may give the region.
+    Calls are not retried: if the response to a change is lost, a second attempt would fail. A signal ends the command without a result. The
+    region may come from `stream` if that is an ARN.
 
     Raises: ConfigurationError if a property is invalid; the errors of `work`.
     """

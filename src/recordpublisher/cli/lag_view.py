@@ -36,7 +36,7 @@ POINTS = 30
 """The number of readings in a chart. At the 5 s of `lag --watch` they are two and a half minutes."""
 
 ShowSnapshot = Callable[[JobSnapshot, int, str | None], None]
-"""Shows a snapshot at a time (epoch ms), and why the last reading failed."""
+"""Shows a snapshot. The other arguments are the time now (epoch ms), and why the last reading failed, or None."""
 
 
 async def watch(source: SnapshotSource, clock: Clock, interval_seconds: float) -> None:
@@ -137,7 +137,7 @@ def terminal_view() -> Iterator[ShowSnapshot]:
 
 
 class Trend:
-    """Draws throughput and lag of the last minutes as two charts in one line. Owns the totals of the last readings."""
+    """Draws throughput and lag of the last minutes as two charts in one line."""
 
     def __init__(self) -> None:
         self._points: deque[HistoryPoint] = deque(maxlen=POINTS)
@@ -148,7 +148,7 @@ class Trend:
             self._points.append(point_of(snapshot))
 
     def line(self) -> str | None:
-        """Return one line with the charts of rate and lag, as far as they are known; None before there are two readings."""
+        """Return one line with the charts of rate and lag. Return None before there are two readings, or if neither value is known."""
         if len(self._points) < 2:
             return None
         rates = [point.records_per_second for point in self._points]
@@ -302,7 +302,7 @@ def _row(shard: ShardSnapshot, global_watermark: int | None) -> tuple[str, ...]:
 
 
 def _relative(watermark: int | None, global_watermark: int | None) -> str:
-    """Return a watermark relative to the global one: `+4.2 s` is ahead of it."""
+    """Return a watermark relative to the global one. `+4.2 s` means ahead of it."""
     if watermark is None or global_watermark is None:
         return "-"
     ahead_ms = watermark - global_watermark

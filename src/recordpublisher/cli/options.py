@@ -198,11 +198,11 @@ def _has_query(given: Properties) -> bool:
 
 
 JobProperties = Annotated[Properties, "job"]
-"""A parameter of a command: the properties of a job's file, which is an argument, and of the options."""
+"""The type of a command's parameter that receives the properties of a job: those of the file in the argument `job`, and of the options."""
 StreamProperties = Annotated[Properties, "stream"]
-"""A parameter of a command without a job: the properties are those of a file, given by `--properties`, and of the options."""
+"""The type of a command's parameter that receives properties without a job: those of the file in `--properties`, and of the options."""
 ProducerProperties = Annotated[Properties, "producer"]
-"""A parameter of a command that puts records. It retries as long as a job does, because records that it drops are lost."""
+"""The same as `StreamProperties`, for a command that puts records and retries as long as a job does."""
 _OPTIONS = {"pairs": Pairs, "region": Region, "endpoint": Endpoint, "profile": Profile}
 
 
@@ -211,11 +211,12 @@ def _parameter(name: str, annotation: Any, default: Any = None) -> inspect.Param
 
 
 def read_job_or_stream(given: str, file: Path | None, options: PropertyOptions) -> tuple[list[str], Properties]:
-    """Return the streams and the properties of a job's file, or one stream and the properties of the options.
+    """Return the streams and the properties of a job.
 
-    Calls are retried for 30 s, unless the properties say how long.
+    If `given` is not a job, it is the only stream, and the properties are those of `options` and `file`. Calls are retried for 30 s, unless
+    the properties say how long.
 
-    Raises: ConfigurationError if a file of properties is given in addition to a job, or if the properties cannot be read.
+    Raises: ConfigurationError if `file` is given in addition to a job, or if the properties cannot be read.
     """
     if not is_job(given):
         return [given], with_short_outages(options.read(file))

@@ -47,7 +47,7 @@ def printable_line(text: str) -> SafeText:
 
 
 def escape_controls_in_json(line: bytes) -> bytes:
-    """Return JSON with control characters as JSON's own escapes, which does not change its meaning."""
+    """Return JSON with control characters as JSON's own escapes. Its meaning does not change."""
     return _IN_JSON.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), line)
 
 
@@ -60,7 +60,7 @@ UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
 
 def styled(text: str, colour: str | None = None, bold: bool = False) -> SafeText:
-    """Return text with a style for `echo`, which omits the style if stdout is not a terminal. `NO_COLOR` omits it everywhere."""
+    """Return text with a style. `echo` omits the style if stdout is not a terminal. `NO_COLOR` omits it everywhere."""
     plain = printable(text)
     return plain if os.environ.get("NO_COLOR") else SafeText(typer.style(plain, fg=colour, bold=bold or None))
 
@@ -192,7 +192,7 @@ LogFormatOption = Annotated[
 
 
 def set_verbosity(context: typer.Context, verbose: bool = False, debug: bool = False) -> None:
-    """Store an option in `context.obj`, which the group and its command share, and set the library's log level."""
+    """Set the library's log level. The options of the group and of its command add up, because both are kept in `context.obj`."""
     given = context.obj
     given["verbose"] |= verbose
     given["debug"] |= debug

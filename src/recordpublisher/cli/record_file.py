@@ -40,7 +40,7 @@ ROWS_TOGETHER, BYTES_TOGETHER = 20_000, 16 * 2**20
 def record_file(kind: RecordFormat, path: Path | None, partitions: str | None = None) -> Iterator[RecordFile]:
     """Open the file, or standard output, while the block runs. An error before the first record leaves the file as it was.
 
-    - `partitions`: the job's `flink.sink.partitions`. A schema that is written has the types that are given there.
+    - `partitions`: the job's `flink.sink.partitions`. If a schema is written, it has the types that this value gives.
 
     Raises: ConfigurationError if the file cannot be written; ImportError if the extra `arrow` is missing.
     """

@@ -15,7 +15,7 @@ log = logging.getLogger("recordpublisher.run")
 WATCHED = (".py", ".properties")
 POLL_SECONDS = 0.3
 HANGUP_SECONDS = 5.0
-"""Time for the drain of a job whose terminal was closed."""
+"""How long a job may drain after its terminal was closed (seconds)."""
 
 
 def run_reloading(arguments: Sequence[str]) -> int:

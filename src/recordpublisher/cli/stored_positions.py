@@ -1,4 +1,4 @@
-"""Opens the stored positions of a job, and makes the probes that compare them with its streams, for commands that look at it."""
+"""Opens the stored positions of a job, and makes the probes that compare them with its streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ FROM_ROWS = (
 
 
 def job_state_reader(properties: Properties, use_sink: bool) -> JobStateReader | None:
-    """Return a reader of the job's positions: from its sink if that stores them, else from its state store; None if neither does.
+    """Return a reader of the job's positions, or None if there is no place that stores them.
+
+    `use_sink`: whether to read the positions from the sink, if the sink stores them. Otherwise they are read from the state store.
 
     Raises: ConfigurationError if a property is invalid, or the folder of the state does not exist.
     """

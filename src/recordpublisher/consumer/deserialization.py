@@ -216,9 +216,9 @@ def _is_ours(plugin: object) -> bool:
 
 
 def _checked(plugin: object, method: str, what: str, result: Any, batch: RecordBatch, count: int) -> Any:
-    """Return the items that a plugin has made for a batch.
+    """Return the items that a plugin has made for a batch, or None if `result` is None. Lists are copied.
 
-    Raises: PluginError if the plugin has changed the batch, or if an item is a time and not an int.
+    Raises: PluginError if the plugin has changed the batch, if a value is a coroutine or a generator, or if a time is not an int.
     """
     name = f"`{type(plugin).__name__}.{method}`"
     if not batch.has_all(count):
@@ -237,7 +237,7 @@ def _checked(plugin: object, method: str, what: str, result: Any, batch: RecordB
 
 
 class StreamDeserializer:
-    """Deserializes the records of each stream with a deserializer of its own, which is given by the stream's name."""
+    """Deserializes the records of each stream with the deserializer that `by_stream` has for the stream's name."""
 
     def __init__(self, by_stream: Mapping[str, Deserializer]) -> None:
         self._by_stream = by_stream

@@ -48,12 +48,12 @@ EMPTY_RUN_SECONDS = 0.1
 """The pause after a run of the publisher without a batch (seconds). A publisher that returns at once would otherwise use a whole CPU."""
 
 WAITING_RUN_SECONDS = 1.0
-"""A run that takes longer has waited for records (seconds)."""
+"""A run of the publisher that takes longer than this has waited for records (seconds)."""
 EMPTY_RUNS_SECONDS = 60.0
 """If all runs of a publisher return at once without a batch for this time, a log line says so (seconds)."""
 
 PART_BYTES = 4 * 2**20
-"""How many bytes of payloads are decompressed at a time, which takes about 20 ms of the event loop."""
+"""How many bytes of payloads are decompressed at a time. This blocks the event loop for about 20 ms."""
 
 log = logging.getLogger("recordpublisher.consumer")
 
@@ -448,8 +448,8 @@ class PoisonPolicy:
     def apply(self, batch: RecordBatch, decorate: Decorate) -> RecordBatch:
         """Decorate a batch. Leave out each record that cannot be decorated.
 
-        Raises: DeserializationError if a record cannot be decorated and the policy is FAIL, or if there was not enough memory, or a service
-        did not answer.
+        Raises: DeserializationError if a record cannot be decorated and the policy is FAIL. With any policy it is raised if memory is short
+        or a service does not answer, because the record may be good.
         """
         try:
             return decorate(batch)

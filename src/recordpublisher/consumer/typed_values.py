@@ -78,7 +78,7 @@ def is_type(given: object) -> bool:
 
 
 def underlying_type(given: Any) -> Any:
-    """Return the type for which a `NewType` or a `type` statement is another name, and anything else unchanged."""
+    """Return the type behind a `NewType` or a `type` statement. Return anything else unchanged."""
     while isinstance(given, _NAMED):
         given = given.__supertype__ if isinstance(given, typing.NewType) else given.__value__
     return given
@@ -178,7 +178,7 @@ def _written_fields(of: Any) -> tuple[dict[str, Any], list[tuple[str, str]]] | N
 def fields_of_model(value: Any, *, by_alias: bool = False) -> Any:
     """Return the fields of a pydantic model or a Protobuf message as plain JSON values.
 
-    `by_alias`: whether a pydantic field has its alias as name (the name in JSON), instead of its name in the class.
+    `by_alias`: whether pydantic fields are named by their aliases (the names in JSON), and not by their names in the class.
 
     Raises: TypeError if the value is neither a model nor a message.
     """
@@ -267,8 +267,8 @@ def _made_by_msgspec(into: Any, value: Any) -> Any:
 def _explained(name: str) -> Iterator[None]:
     """Raise the errors of the `with` block as ValueErrors that name the field: `$.price: expected float, got str`.
 
-    The message says everything, so the error has no traceback through pydantic or msgspec, which a log would show for each bad record.
-    Its cause is the error of user code, such as `__post_init__`, if there is one.
+    The error has no traceback through pydantic or msgspec, because a log would show it for each bad record. Its cause is the error of user
+    code, such as `__post_init__`, if there is one.
     """
     try:
         yield

@@ -28,7 +28,10 @@ DAY_MS = 86_400_000
 
 SHARDS = 4
 SPLIT, LAGGING, SILENT, TAKES_OVER = 0, 1, 2, 3
-"""The number of the shard with each role, in the order of hash ranges. TAKES_OVER gets the flights of SILENT in the second half."""
+"""The number of the shard with each role, in the order of hash ranges.
+
+In the second half of the run, TAKES_OVER gets the flights of SILENT.
+"""
 
 
 def main() -> None:
@@ -172,7 +175,7 @@ class Route:
 def route(partition_key: str, is_second_half: bool) -> Route:
     """Return the route of a flight. The MD5 hash of the partition key selects the quarter, as in the service.
 
-    In the second half an explicit hash key sends the silent shard's flights to another shard.
+    In the second half of the run an explicit hash key sends the silent shard's flights to another shard.
     """
     hash_key = int.from_bytes(hashlib.md5(partition_key.encode(), usedforsecurity=False).digest(), "big")
     quarter = hash_key * SHARDS >> 128

@@ -220,7 +220,7 @@ class DemoProgress:
 
 
 def quarter_of(entry: dict[str, Any]) -> int:
-    """Return the number of the shard, among the first four shards, that is this shard or its ancestor."""
+    """Return which of the four original shards (0 to 3) this shard is, or descends from."""
     return int(entry["range"].split("-")[0], 16) * SHARDS >> HASH_BITS
 
 

@@ -39,8 +39,9 @@ class Alarm:
 
 
 AlarmListener = Callable[[Alarm], None]
-"""Called when an alarm is raised, again after each interval while it lasts, and once when it is over. It must return soon, because the
-job waits.
+"""Called when an alarm is raised, again after each `flink.alarm.interval` while it lasts, and once when it is over.
+
+The function must return soon, because the job waits for it.
 """
 
 

@@ -32,11 +32,14 @@ log = logging.getLogger("recordpublisher.fetcher")
 LAST_PAUSE_SECONDS = 1.0
 """Seconds between two checkpoints at the end of a run, while the sink still works on records."""
 LAST_PROGRESS_SECONDS = 60.0
-"""If the sink makes no progress for this time, a complete checkpoint is taken, because the sink may be waiting for one (seconds)."""
+"""If the sink makes no progress for this time at the end of a run, a complete checkpoint is taken (seconds).
+
+The sink may be waiting for such a checkpoint.
+"""
 
 
 class Checkpointer(ABC):
-    """Stores how far each shard was emitted (written to the sink), but only as far as the sink has confirmed the records.
+    """Stores how far each shard was written to the sink, but only as far as the sink has confirmed the records.
 
     - `times`: when its checkpoints began and were stored.
     - `commit_counts`: counts and times of the commits of a `CommittingSink`; None for other sinks.
@@ -49,14 +52,15 @@ class Checkpointer(ABC):
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, store all positions, and return a snapshot of them.
 
-        Raises: FencedError if a later start owns the positions; StateError if they cannot be stored; SinkError if the sink fails.
+        Raises: FencedError if another process has taken over the positions; StateError if the positions cannot be stored; SinkError if the
+        sink fails.
         """
 
     @abstractmethod
     async def take_periodic(self) -> None:
         """Take a checkpoint after an interval or on request.
 
-        A sink with unfinished records may return an older state (`Sink.flush`), which is then stored.
+        A sink with unfinished records may return an older state (`Sink.flush`). Then that state is stored.
         """
 
     async def take_first(self) -> None:
@@ -67,13 +71,13 @@ class Checkpointer(ABC):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Store everything that was written, at the end of a run.
 
-        `is_stopped`: whether `stop` has ended the run. If so, the records that the sink has not begun to handle may be left to the next
-        start.
+        `is_stopped`: whether `stop` has ended the run. If so, records that the sink has not begun to handle may be left to the job's next
+        run.
         """
 
 
 class Snapshotter:
-    """Takes snapshots of how far each shard was emitted.
+    """Takes snapshots of how far each shard was written to the sink.
 
     Each snapshot also contains the generation (the number of this start of the job), and the time that replaced LATEST at the job's first
     start.
@@ -95,7 +99,10 @@ class Snapshotter:
         self._generation, self._pinned_ms = opened.generation, opened.pinned_ms
 
     def snapshot(self) -> dict[str, Any]:
-        """Return a snapshot of exactly the records for which `write` has returned. Raises: StateError if the job was not opened."""
+        """Return a snapshot that covers exactly the records for which the sink's `write` has returned.
+
+        Raises: StateError if the job was not opened.
+        """
         return snapshot_to_json(
             {**self._kept_states(), **self._table.states()},
             self._pinned_ms,
@@ -130,8 +137,8 @@ class SnapshotCheckpointer(Checkpointer):
 
         If the store is unavailable, log a warning: the next checkpoint stores a newer snapshot.
 
-        Raises: StoreUnavailableError if no checkpoint could be stored for `flink.job.max.outage`, or at once if checkpoints are taken on
-        request only, so that none would try again.
+        Raises: StoreUnavailableError if no checkpoint could be stored for `flink.job.max.outage`. If checkpoints are taken on request only,
+        it is raised at once, because no later checkpoint would try again.
         """
         settings = self._job.settings
         try:
@@ -148,11 +155,11 @@ class SnapshotCheckpointer(Checkpointer):
     async def take_last(self, *, is_stopped: bool) -> None:
         """Flush the sink and store the last checkpoint.
 
-        While the sink still handles records, the progress that it has made is stored again and again, because the remaining records may
-        fail or never be finished.
+        While the sink still handles records, its progress is stored again and again, because the remaining records may fail or never be
+        finished.
 
-        If the store does not answer, wait for it for up to `flink.job.drain.timeout`, because no later checkpoint tries again. Without a
-        state store, the user keeps the result of `snapshot()`, which covers every write. The sink must then finish all records.
+        If the store does not answer, wait for up to `flink.job.drain.timeout`, because no later checkpoint tries again. Without a state
+        store, the sink must finish all records: the user keeps the result of `snapshot()`, which covers every write.
         """
         before = self._snapshotter.snapshot()["shards"]
         stopped = before.keys() if is_stopped and self._job.storing_worker is not None else ()

@@ -63,7 +63,7 @@ class ConditionalStore(AsyncPort, ABC):
 
     @abstractmethod
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Replace the value if it has the expected version, and return the new version.
+        """Replace the value if its version is `expected`, and return the new version.
 
         Raises: ConflictError if the stored version differs from `expected`, or if there is no value. A missing value is not created again,
         because it may have been deleted to keep an old writer out.
@@ -91,8 +91,7 @@ class ConditionalStore(AsyncPort, ABC):
     async def end_sessions(self, role: str) -> None:
         """End what an earlier process with this role has left open, such as a database session with its locks.
 
-        `role`: the name of a task that only one process of the job has at a time, such as `alone`. The process of this store has the role
-        from now on.
+        `role`: the name of a task that only one process of the job has at a time, such as `alone`. From now on this process has the role.
         """
 
     async def close(self) -> None:
@@ -187,7 +186,7 @@ def _check_value(name: str, found: Any) -> None:
 
 
 def check_place(store: S) -> S:
-    """Return a store, or None, after a check that the store has the attribute `place`, its location without a password.
+    """Check that a store has the attribute `place` (its location without a password), and return the store. None is returned unchecked.
 
     Raises: PluginError if `place` is missing, or is not a text.
     """
@@ -199,9 +198,9 @@ def check_place(store: S) -> S:
 
 
 def named_store(store: ConditionalStore | None, close_seconds: float = 20.0) -> ConditionalStore | None:
-    """Return a store of another package wrapped in `NamedStore`, and a store of this package unchanged.
+    """Return a store of another package wrapped in `NamedStore`. Return a store of this package, or None, unchanged.
 
-    `close_seconds`: how long its `close` may take (seconds).
+    `close_seconds`: how long the store's `close` may take (seconds).
     """
     is_ours = store is None or type(store).__module__.partition(".")[0] == "recordpublisher"
     return store if store is None or is_ours else NamedStore(store, close_seconds)
@@ -267,8 +266,8 @@ async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy, 
 
     A call is not repeated if DNS does not know the host, or if the host does not speak TLS, because the address is probably wrong.
 
-    Raises: StoreUnavailableError if the store gave no answer in that time, or if its address is probably wrong; every other error of `call`
-    at once.
+    Raises: StoreUnavailableError if the store gave no answer for as long as `policy` allows, or if its address is probably wrong; every
+    other error of `call`, at once.
     """
     failures = Failures(policy, called)
     try:

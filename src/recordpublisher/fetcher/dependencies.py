@@ -31,13 +31,13 @@ class FetcherDependencies:
     - `retention`: finds records that expired unread. None if the source does not report which records it still has.
     - `tip`: returns whether a shard has records after a position, or None if that is unknown. Used for metrics and alarms.
     - `retention_ms`: returns how long a stream keeps its records, or None if that is unknown. Used for metrics and alarms.
-    - `shard_exists`: returns whether the source still has a shard that a listing lacks. If it returns None (unknown), the shard
-      counts as gone after several listings without it.
+    - `shard_exists`: returns whether the source still has a shard that a listing lacks. If it returns None (unknown), the shard counts as
+      gone after several listings without it.
     - `is_endless`: returns whether the stream always has an open shard, as Kinesis streams do. A run that reads such a stream continues
       when the listed shards have ended.
     - `on_alarm`: called with each alarm.
     - `alone`: the worker of a job that runs alone; it stores the positions, and commits the rows of a `CommittingSink`.
-    - `check_owner`: raises FencedError if a later start owns the positions.
+    - `check_owner`: raises FencedError if a newer process of the job owns the positions.
     - `is_ours`: returns whether this fetcher reads a shard of the listing.
     - `dead_letters`: the sink for records that cannot be used.
     - `job_name`: `flink.job.name`, if it is set.

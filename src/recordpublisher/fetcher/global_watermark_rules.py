@@ -21,7 +21,7 @@ def is_idle(silent_ms: int, interval_ms: int) -> bool:
 def holds_after_end(has_children: bool, has_unread_child: bool, waited_ms: float, timeout_ms: float) -> bool:
     """Return whether watermarks wait for a shard that was read to its end.
 
-    They wait while no child of the shard is known, or while a child could be read and is not, so that the child's records do not come late.
+    They wait while no child of the shard is known, or while a child could be read and is not. Otherwise the child's records would be late.
     A child that still waits for its other parent does not count, because watermarks wait for that parent. After `timeout_ms` they no longer
     wait.
     """

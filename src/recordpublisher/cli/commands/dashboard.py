@@ -20,10 +20,13 @@ from ..stored_positions import job_state_reader, open_probes
 
 PORT = 8790
 INTERVAL_SECONDS = 5.0
-"""The time between two readings (seconds), as with `lag --watch`. A reading takes up to two of the five calls a second of a shard."""
+"""The time between two readings (seconds), as with `lag --watch`.
+
+Kinesis allows five read calls a second for each shard. A reading takes up to two of them.
+"""
 
 HISTORY_INTERVAL_SECONDS = 30.0
-"""The time between two readings while no page is open, for the charts of a page that is opened later (seconds)."""
+"""The time between two readings while no page is open (seconds). A page that is opened later shows them in its charts."""
 
 
 @with_properties
@@ -33,8 +36,9 @@ def dashboard(
 ) -> None:
     """Serve a page on loopback, until Ctrl-C: lag, watermark, idleness and the time until records are lost, for each shard of a job.
 
-    It reads the job's stored positions and the tips of its shards, every 5 seconds while a page is open, otherwise every 30 seconds, and
-    changes nothing. Rates and held shards are shown as -: `run --dashboard` has them.
+    The command reads the job's stored positions and the tips of its shards, and changes nothing. It reads every 5 seconds while a page is
+    open, otherwise every 30 seconds. Rates, and whether alignment holds a shard back, are shown as -. They are on the page of `run
+    --dashboard`.
 
     Example: recordpublisher dashboard job.properties --port 0
     """

@@ -94,12 +94,12 @@ def list_letters(
 
 
 def _reason_alone(letter: DeadLetter) -> str:
-    """Return the reason without the record's name, which the columns before it show."""
+    """Return the reason without the name of the record at its beginning."""
     return (letter.reason or "").removeprefix(f"record {letter.number} of {letter.shard.key} ")
 
 
 def _kind_of_reason(letter: DeadLetter) -> str:
-    """Return the reason without its numbers and quoted values, which differ from record to record."""
+    """Return the reason without its numbers and quoted values. Reasons of the same kind then have the same text."""
     return re.sub(r"'[^']*'|\"[^\"]*\"|\d+", "...", letter.reason or "no reason is stored")[:MOST_REASON_CHARACTERS]
 
 
@@ -171,8 +171,8 @@ def replay_letters_again(
 ) -> None:
     """Replay every dead letter once, and keep those that fail again. Exits with 1 if one did.
 
-    A dead letter that succeeded is removed; from a stream it cannot be removed, but the next replay skips it. After a kill, only the
-    dead letters that were being replayed may be replayed twice. The job may be running; run one replay at a time.
+    A dead letter that succeeded is removed. In a stream of dead letters it stays, but the next replay skips it. After a kill, only the dead
+    letters that were being replayed may be replayed twice. The job may be running; run one replay at a time.
 
     Example: recordpublisher dead-letters replay job.properties --to stream
 
@@ -248,12 +248,14 @@ async def _replay(
     *,
     restores: bool = False,
 ) -> tuple[int, int, int]:
-    """Replay dead letters, and return how many succeeded, failed, and could not be read.
+    """Replay dead letters, and return how many succeeded, how many failed, and how many could not be read.
 
-    - `mended`: the new payloads of the dead letters to replay, by the `Shard.key` and the sequence number; None if payloads are unchanged.
+    - `only`: the sequence numbers of the dead letters to replay. If it is empty, all are replayed.
+    - `mended`: new payloads by `Shard.key` and sequence number. If it is given, only these dead letters are replayed.
     - `restores`: whether a queue's dead letters go back into the queue.
-    Raises: StateError after the replay if no dead letter has one of the given numbers; ConfigurationError if dead letters with new payloads
-    are to go back to a queue.
+
+    Raises: StateError, after the replay, if there is no dead letter with a requested sequence number; ConfigurationError if `restores` is
+    combined with `mended`.
     """
     from recordpublisher.plugins.dead_letters.replay import replay_letters
 

@@ -1,4 +1,4 @@
-"""`recordpublisher judge`: a verdict on the records of a schedule that a client has read."""
+"""`recordpublisher judge`: checks whether a client has read all records of a schedule, once and in order."""
 
 import fileinput
 import time

@@ -36,7 +36,7 @@ from ..stored_positions import FROM_ROWS, check_streams_of_kinesis, job_state_re
 
 MIN_GRACE_SECONDS = 30.0
 MIN_SILENCE_MS = 60_000
-"""A checkpoint that is younger than this does not show whether a process runs (ms)."""
+"""Only a last checkpoint that is older than this can mean that the job has stopped (ms)."""
 WATCH_SECONDS = 5.0
 HEAD = ("SHARD", "WORKER", "LAG", "UNREAD", "IDLE", "LOST IN", "")
 TIP_HEAD = ("SHARD", "LAG", "IDLE", "RECORDS/S", "BYTES/S", "NEWEST", "SEQUENCE NUMBER")
@@ -151,7 +151,7 @@ def lag(
 
 
 def _grace_seconds(given: float | None, properties: Properties) -> float:
-    """Return how long --check waits for a position to move.
+    """Return how long --check waits for the position of an overdue shard to move (seconds): `given`, or a default.
 
     Raises: ConfigurationError if the alarms are off, or if the job stores no positions while it runs.
     """
@@ -185,10 +185,12 @@ def _positions(properties: Properties, use_sink: bool, is_job: bool) -> JobState
 async def _read(
     properties: Properties, streams: Sequence[str], positions: JobStateReader | None, grace_seconds: float | None
 ) -> list[ShardSnapshot]:
-    """Read the shards once, with alarms if a grace period (seconds) is given.
+    """Return a snapshot of each shard.
 
-    Raises: KinesisError if a call fails; StateError if the positions cannot be read; ConfigurationError if there is a grace period but
-    no stored positions.
+    `grace_seconds`: if it is given, set the alarm of each overdue shard whose position does not move in this time.
+
+    Raises: KinesisError if a call fails; StateError if the positions cannot be read; ConfigurationError if `grace_seconds` is given without
+    `positions`.
     """
     if grace_seconds is not None and positions is None:
         reason = "give --state, or the properties of a job that stores its positions"
@@ -227,9 +229,10 @@ def shard_table(shards: Sequence[ShardSnapshot], has_positions: bool) -> str:
 
 
 def stale_checkpoint_age_ms(shards: Sequence[ShardSnapshot], interval_ms: int) -> int | None:
-    """Return the age of the last checkpoint (ms) if it is so old that the job must have stopped or be stuck, else None.
+    """Return the age of the last checkpoint (ms) if the job must have stopped or be stuck, else None.
 
-    Without unread records the result is None, because a running job then need not store its positions in each interval.
+    The age must exceed a minute and three times `interval_ms`, the checkpoint interval. Without unread records the result is None, because
+    a running job then need not store its positions in each interval.
     """
     if interval_ms < 0:  # Nothing is stored before the stop.
         return None

@@ -1,4 +1,4 @@
-"""`recordpublisher leftovers`: lists and removes files that no process will publish, and takes back commits that cannot be published."""
+"""`recordpublisher leftovers`: lists and removes staged files that no commit names, and undoes commits that cannot be published."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ KINDS = {
     "store": ("stores", "Store"),
     "deserializer": ("deserializers", "Deserializer"),
 }
-"""The plugin hook of each kind, and the last word of the name of its class."""
+"""For each kind: the plugin hook that registers it, and the last word of the name of its class."""
 
 
 class Kind(StrEnum):

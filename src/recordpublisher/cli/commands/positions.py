@@ -202,9 +202,9 @@ def _time_text(value: int | None) -> str:
 
 
 def _place_of(uri: str, option: str, valid: Sequence[str]) -> tuple[str, str]:
-    """Return the scheme of a URI and the name or path after it, without the `//` in the URI of a table.
+    """Return the scheme of a URI, and the name or path after it: `("kcl", "orders")` for `kcl:orders` and for `kcl://orders`.
 
-    Raises: ConfigurationError if the name or path is empty or the scheme is not valid for the option.
+    Raises: ConfigurationError, which names `option`, if the name or path is empty, or if `valid` has no form with this scheme.
     """
     scheme, _, place = uri.partition(":")
     name = place if scheme == "file" else place.removeprefix("//")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 1 << 16
 MAX_LINE_BYTES = 16 * 2**20
-"""The longest line (bytes): longer than any record (10 MiB, service limit), and a bound of memory for a file without line ends."""
+"""The longest line (bytes). It is longer than any record (10 MiB, service limit), and bounds the memory for a file without line ends."""
 PROGRESS_SECONDS = 10.0
 RATE_CHECK_SECONDS = 1.0
 SHOWN_BYTES = 80
@@ -175,7 +175,8 @@ class Putting:
 def rate_notice(metrics: Mapping[str, int], percent: int, acknowledged_before: int) -> str | None:
     """Return a notice if the metrics of the sink show that records wait for the rate limit of their shards, else None.
 
-    Records wait if more are unacknowledged than the shards accept in a second, while others are acknowledged.
+    Records wait for the limit if more of them are unacknowledged than the shards accept in a second. If no record was acknowledged since
+    the last call, the result is None, because then the service cannot be reached.
 
     - `percent`: the rate limit, as a share of what Kinesis accepts.
     - `acknowledged_before`: number of records that were acknowledged at the last call.
@@ -212,9 +213,9 @@ class Pace:
 
 
 def partition_key(fixed: str | None, field: str | None) -> PartitionKey:
-    """Return a function that gives the key of a line.
+    """Return a function that gives the partition key of a line.
 
-    The key is fixed, or the value of a field of the line's JSON object. If neither is given, each record has a random key.
+    The key is `fixed`, or the value of `field` in the JSON object of the line. If both are None, each record has a random key.
     """
     if fixed is not None:
         return lambda line: fixed

@@ -166,7 +166,7 @@ class RunBounds:
     """The bounds at which a run ends by itself, read from the options, and checked against the properties of the job."""
 
     def __init__(self, stop_at_tip: bool, until: str | None, max_records: int | None, parallelism: int) -> None:
-        """Read the options. Raises: ConfigurationError if the time cannot be read, or if a bound is given for several processes."""
+        """Read the options. Raises: ConfigurationError if `until` is not a time, or if a bound is given and `parallelism` is above 1."""
         self._given = {"--stop-at-tip": stop_at_tip or None, "--until": until, "--max-records": max_records}
         end = None if until is None else time_ms("--until", until)
         self.bounds = Bounds(
@@ -194,9 +194,9 @@ class RunBounds:
         return with_oldest_start(properties) if any(self._given.values()) else properties
 
     def _refuse(self, other: str, reason: str) -> None:
-        """Check that no bound was given, because `other` excludes bounds. `reason`: why.
+        """Check that no bound was given, because `other` (an option) cannot be combined with bounds. `reason`: why, for the message.
 
-        Raises: ConfigurationError for the first bound that was given.
+        Raises: ConfigurationError, which names the first given bound.
         """
         for option, value in self._given.items():
             if value is not None:
@@ -204,12 +204,15 @@ class RunBounds:
 
 
 def _in_group(properties: Properties) -> Properties:
-    """Return the properties of a worker of a group, or `properties` if the job reads a queue, which processes share without a group."""
+    """Return the properties with which a process joins a group.
+
+    Processes share a queue without a group. For a queue, `properties` are returned unchanged.
+    """
     return properties if reads_a_queue(properties) else properties.merged({JOB_WORKERS.key: "GROUP"})
 
 
 def _refuse_processes(job: str, parallelism: int) -> None:
-    """Check that a job which is a program has one process only. Raises: ConfigurationError if --parallelism is given."""
+    """Check that `parallelism` is 1, because `job` is a program, which runs in one process. Raises: ConfigurationError if it is higher."""
     if parallelism > 1:
         reason = "a program runs in one process; start several with --group, which share its shards"
         raise ConfigurationError.conflict("--parallelism", job, value=parallelism, reason=reason)
@@ -245,7 +248,7 @@ def _run_as_worker(number: int, descriptor: int, metrics_folder: Path | None) ->
 
 
 def _exporters(properties: Properties, port: int) -> list[MetricsExporter]:
-    """Return the exporter that serves the dashboard on this port, in addition to the exporters that the properties name."""
+    """Return the exporter that serves the dashboard on `port`, in a list."""
     from recordpublisher.fetcher.settings import IdleIntervals
     from recordpublisher.plugins.dashboard.snapshots import LiveDashboard
 

@@ -173,7 +173,7 @@ class RecordReading:
         return record
 
     def _event_time(self, record: Record) -> int:
-        """Return the time in the job's field (epoch ms), or the arrival if the field has no valid time."""
+        """Return the time in the field that the job's properties name (epoch ms), or the arrival if the field has no valid time."""
         with suppress(ValueError):
             if self._times_in is not None:
                 times = self._times_in([self.decompress(record).data])
@@ -191,7 +191,7 @@ def compiled_pattern(option: str, given: str | None) -> re.Pattern[str] | None:
 
 
 def matches_patterns(record: Record, key: re.Pattern[str] | None, content: re.Pattern[str] | None) -> bool:
-    """Return whether the partition key and the payload (as text) match their patterns. A pattern that is not given matches all."""
+    """Return whether the partition key matches `key`, and the payload (as text) matches `content`. None matches everything."""
     return (key is None or key.search(record.partition_key or "") is not None) and (
         content is None or content.search(record.data.decode(errors="replace")) is not None
     )
@@ -310,10 +310,7 @@ class _Printer:
 
 
 class PrintedRate:
-    """Reports on stderr how many records are printed a second, if stderr is a terminal.
-
-    It owns the count of printed records, and the time when the command began to wait for them.
-    """
+    """Reports on stderr how many records are printed a second, if stderr is a terminal."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -326,9 +323,10 @@ class PrintedRate:
 
     @asynccontextmanager
     async def shown(self, *, waits_for_tip: bool = False) -> AsyncIterator[None]:
-        """Report the rate while the block runs, once in `RATE_SECONDS` if there were new records, and at the end of the block.
+        """Report the rate every `RATE_SECONDS` while the block runs and records are printed, and the overall rate at its end.
 
-        - `waits_for_tip`: whether the block ends at the tips. Then one line reports the first `SILENCE_SECONDS` without a record.
+        - `waits_for_tip`: whether the command ends when the shards are at their tips. If so, also print one line, at the first silence of
+          `SILENCE_SECONDS`, that says what the command waits for.
         """
         telling = [asyncio.create_task(self._tell_silence())] if waits_for_tip else []
         try:
@@ -369,8 +367,8 @@ class PrintedRate:
 def given_sequence_number(start: str | None, *, is_own: bool = False) -> str | None:
     """Return the value of `--from` if it is a sequence number, else None.
 
-    - `is_own`: whether a plugin's publisher is read, whose sequence numbers may be small numbers or other text. Then
-      every value that is neither a time nor the name of a start position counts as a sequence number.
+    - `is_own`: whether a plugin's publisher is read. Its sequence numbers may be small numbers or other text, so every value counts as one
+      that is neither a time nor the name of a start position.
     """
     if start is None or is_sequence_number(start):
         return start

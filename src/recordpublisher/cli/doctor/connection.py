@@ -31,7 +31,7 @@ CREDENTIALS, REGION_CHECK = "credentials", "region"
 _CONNECT_SECONDS = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 FindEndpoint = Callable[[], Awaitable[str]]
-"""Returns the URL of a service. Raises: NotCheckedError when it is not known."""
+"""Returns the URL of a service. Raises: NotCheckedError if the URL is not known."""
 
 
 async def aws_findings(properties: Properties, streams: list[str]) -> list[Finding]:
@@ -49,7 +49,7 @@ async def aws_findings(properties: Properties, streams: list[str]) -> list[Findi
 async def service_findings(properties: Properties, services: Mapping[str, str | None]) -> list[Finding]:
     """Return where the calls of each service go, and which credentials sign them.
 
-    - `services`: the endpoint that the properties set for each service, or None; by the name that the SDK gives the service.
+    - `services`: the SDK's name of each service, with the endpoint that the properties set, or None.
     """
 
     async def found(service: str) -> str:
@@ -77,7 +77,7 @@ async def network_findings(endpoints: Mapping[str, FindEndpoint]) -> list[Findin
 
 
 def kinesis_endpoints(properties: Properties, streams: list[str]) -> dict[str, FindEndpoint]:
-    """Return, for each service that a stream belongs to, a function that finds its endpoint."""
+    """Return a function that finds the endpoint, for each service that a stream belongs to."""
     regions = {service_and_region(properties, stream): _region_of(properties, stream) for stream in streams}
     return {service: partial(kinesis_endpoint, properties, streams, region) for service, region in regions.items()}
 

@@ -110,7 +110,7 @@ class Examination:
         If the services cannot be reached, the streams are not checked.
         """
         own, findings = await self._own_source()
-        findings = [*await version_findings(), *findings, *await self._of_wrapper()]
+        findings = [*await version_findings(), *findings, *await self._wrapper_findings()]
         try:
             endpoints = self._endpoints(own)
         except ConfigurationError as error:  # The ARN is not of a stream of Kinesis.
@@ -142,8 +142,8 @@ class Examination:
             self._opened.push_async_callback(own.close)
         return own, []
 
-    async def _of_wrapper(self) -> list[Finding]:
-        """Return the findings of a publisher that wraps another one, such as ARCHIVE, about its own source; empty for other publishers."""
+    async def _wrapper_findings(self) -> list[Finding]:
+        """If the publisher wraps another one, as ARCHIVE does, return the findings of the wrapper's own checks. Else return no findings."""
         try:
             wrapper = wrapper_of(self._registry, self._properties)
         except Exception as error:  # The constructor of a plugin may raise any error.
@@ -164,7 +164,7 @@ class Examination:
         return bool(self._services()) or self._properties.value(RECORD_PUBLISHER) == "QUEUE"
 
     def _services(self) -> dict[str, str | None]:
-        """Return the services that are called, by the SDK's names, with the endpoint that the properties set, or None."""
+        """Return each service that is called, by the SDK's name, with the endpoint that the properties set, or None."""
         given, of_state = self._properties, self._properties.value(STATE_ENDPOINT)
         of_places = {back_end_of(value).aws_service for value in given.values()}
         of_stores = [each.aws_service for each in BACK_ENDS.values() if each.aws_service is not None]

@@ -64,7 +64,7 @@ async def examine(name: str, check: Check) -> Finding:
 
 
 async def _within_time(found: Awaitable[Any]) -> Any:
-    """Return the result of a check. Raises: PluginError if it does not return in time, so that the other checks are still made."""
+    """Return the result of a check. Raises: PluginError if it takes too long, so that the other checks are still made."""
     asking = asyncio.ensure_future(found)
     try:
         await asyncio.wait([asking], timeout=CHECK_SECONDS)
@@ -81,7 +81,7 @@ async def _within_time(found: Awaitable[Any]) -> Any:
 async def examine_all(prefix: str, checks_of: Callable[[], Checks]) -> list[Finding]:
     """Run the checks of a publisher or a sink one after the other, and return their findings.
 
-    `checks_of`: returns the checks. If it raises, that is the only finding.
+    `checks_of`: returns the checks. If it raises, its error is the only finding.
     """
     try:
         checks = checks_of()

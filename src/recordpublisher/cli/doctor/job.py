@@ -62,7 +62,7 @@ from recordpublisher.publishers.shards import stream_name
 from .findings import CHECK_WOULD_CHANGE_SOMETHING, Finding, NotCheckedError, Verdict, examine, examine_all
 
 MIN_LOSS_MS = 4 * 3_600_000
-"""If unread records will be lost in less than this time, it is a problem, because a person needs time to act (ms)."""
+"""If unread records will be lost in less than this time (ms), doctor reports a problem, because a person needs time to act."""
 
 
 class JobChecks:
@@ -116,7 +116,7 @@ class JobChecks:
         return findings
 
     async def _value_findings(self, sink: Sink, name: str) -> list[Finding]:
-        """Check whether the sink accepts the values, and whether they have the field with the event time.
+        """Check whether `sink` accepts the job's values, and whether the values have the field with the event time.
 
         Values for the dead-letter sink have no type, so their fields are not checked.
         """
@@ -172,7 +172,7 @@ class JobChecks:
     async def _stored(self, reader: JobStateReader) -> str:
         """Return the number of shards with stored positions, as text.
 
-        Raises: StateError if the positions are another job's, or cannot be read.
+        Raises: StateError if the positions belong to another job, or cannot be read.
         """
         table = None if reader.documents is None else await reader.documents.read_table()
         if table is not None and table.document.job is not None:
@@ -285,13 +285,13 @@ class JobChecks:
 MAX_SECONDS = 30.0
 """The longest time for which doctor watches positions (seconds)."""
 SPARE_SECONDS = 1.0
-"""The time that is added for the checkpoint itself (seconds)."""
+"""The time that doctor watches in addition to one checkpoint interval, because storing a checkpoint takes time (seconds)."""
 
 
 async def check_rows(positions: JobStateReader) -> None:
-    """Check that no positions are next to the sink's rows, if the job has no lease table.
+    """Check that the sink of a job without a lease table stores no positions with its rows.
 
-    Raises: StateError if there are such positions. A start would be refused then, because it would write the rows again.
+    Raises: StateError if it does. The lease table of these positions is elsewhere, and a start without that table is refused.
     """
     if await positions.load_beside_rows():
         raise StateError(
@@ -301,10 +301,12 @@ async def check_rows(positions: JobStateReader) -> None:
 
 
 async def check_alone(positions: JobStateReader, properties: Properties) -> str:
-    """Check that no other process seems to run this job, which must run alone. Return in words why none does.
+    """Check that no other process runs this job, which must run alone. Return in words why none seems to run.
 
-    Raises: RecordPublisherError if a worker runs the job, which a start here would replace. NotCheckedError if only
-    the sink has positions, or if a running job might not store a checkpoint in the time for which this check waits.
+    The check watches for one checkpoint interval, up to `MAX_SECONDS`, whether a checkpoint is stored.
+
+    Raises: RecordPublisherError if a worker runs the job: a start here would replace that worker. NotCheckedError if only the sink has
+    positions, or if a checkpoint may take longer than the check.
     """
     if positions.documents is None:
         sink = properties.value(SINK)
@@ -315,9 +317,9 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
         return "no: no positions are stored"
     interval_ms = checkpoint_interval_ms(properties)
     seconds = min(MAX_SECONDS, interval_ms / 1000 + SPARE_SECONDS) if interval_ms > 0 else 0.0
-    first = await _open_records(positions.documents)
+    first = await _unsealed_records(positions.documents)
     await asyncio.sleep(seconds)
-    last, after = await _open_records(positions.documents), await positions.load_in_store()
+    last, after = await _unsealed_records(positions.documents), await positions.load_in_store()
     if not last:
         return "no: the worker that ran it was stopped"
     live = [each["worker"] for each in after if each not in before and each["worker"] in last]
@@ -347,7 +349,7 @@ async def check_alone(positions: JobStateReader, properties: Properties) -> str:
     )
 
 
-async def _open_records(documents: GroupStore) -> dict[str, WorkerRecord]:
+async def _unsealed_records(documents: GroupStore) -> dict[str, WorkerRecord]:
     """Return the records of the workers that were not declared dead (sealed)."""
     records = await documents.read_records()
     return {worker: each.document for worker, each in records.items() if not each.document.is_sealed}
@@ -385,7 +387,7 @@ async def check_group(group: JobStorage, own_job: Callable[[GroupJob], GroupJob]
 
 
 async def check_members(group: JobStorage) -> str:
-    """Return the size of the group that a process would join. Raises: StateError if the group is another job's."""
+    """Return the size of the group that a process would join. Raises: StateError if the group belongs to another job."""
     table = await group.documents.read_table()
     if table is None:
         return "reachable, no group yet"
@@ -414,7 +416,7 @@ class SourceWithChecks:
         return url
 
     async def findings(self, stream: str) -> list[Finding]:
-        """Return the findings of the source's own checks and, unless the source is a wrapper, whether it lists shards."""
+        """Return the findings of the source's own checks. If the source is not a wrapper, add the finding whether it lists shards."""
         table, factory = stream_name(stream), self._source
         checks: Checks | None = None
 
@@ -443,7 +445,7 @@ class SourceWithChecks:
 def has_source_with_checks(registry: Registry, properties: Properties) -> bool:
     """Return whether the job reads a queue, or its publisher lists its streams itself.
 
-    The result is False if the publisher is not installed, which another finding reports.
+    The result is False if the publisher is not installed. Another finding reports that.
     """
     try:
         made = source_class(registry, properties).wrapped(properties)
@@ -468,7 +470,7 @@ def wrapper_of(registry: Registry, properties: Properties) -> SourceWithChecks |
 
 
 def source_with_checks_of(registry: Registry, properties: Properties) -> SourceWithChecks | None:
-    """Return the job's own source, or None if it reads shards of Kinesis. Raises: any error of the plugin's factory."""
+    """Return the job's source, or None if the job reads shards of Kinesis. Raises: any error of the plugin's factory."""
     if not has_source_with_checks(registry, properties):
         return None
     own = properties.merged({LIST_SHARDS_RETRIES.max_retries.key: 0})

@@ -27,7 +27,7 @@ def _spark() -> str:
 
 
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
-"""The environment variable from which Spark takes its workers' Python; else it is the python3 of the PATH."""
+"""The environment variable that names the Python of Spark's workers. Without it Spark takes the `python3` of the PATH."""
 _MODULE = "pyspark_recordpublisher"
 _SECONDS = 60.0
 # Spark has its own pyspark for the workers, so `pyspark` may be missing here.
@@ -43,8 +43,7 @@ except ModuleNotFoundError as error:
 def spark_python() -> str:
     """Check that the Python of Spark's workers can import this package.
 
-    A `python3` of the PATH without this package is not a failure in itself, because most jobs do not use Spark. The check reports
-    it as not checked.
+    A `python3` of the PATH without this package is not a failure in itself, because most jobs do not use Spark.
 
     Raises: RecordPublisherError, which says what to do, if the Python that `PYSPARK_PYTHON` names cannot import the package.
     NotCheckedError if pyspark is missing, if that Python is not on this machine, or if a `python3` of the PATH lacks the package.

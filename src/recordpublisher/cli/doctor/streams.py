@@ -65,7 +65,7 @@ class StreamChecks:
     def __init__(
         self, client: ManagementClient, stream: str, use: StreamUse, clock: Clock, *, knows_dry_run: bool = False
     ) -> None:
-        """Prepare the checks. `knows_dry_run`: whether the endpoint is known to honour `DryRun`, and so never puts a test record."""
+        """Prepare the checks. `knows_dry_run`: whether the endpoint is known to honour `DryRun`. Otherwise the checks find that out."""
         self._client = client
         self._stream = stream
         self._use = use

@@ -36,7 +36,8 @@ class CheckpointScheduler:
     def request(self) -> None:
         """Request a checkpoint soon.
 
-        Sinks call this. The fetcher calls it at the end of a shard, because children in other workers wait until that end is stored.
+        Sinks call this. The fetcher calls it at the end of a shard, because other workers begin the child shards only after that end is
+        stored.
         """
         self._requested.set()
 
@@ -58,7 +59,7 @@ class CheckpointScheduler:
 
 
 class CheckpointAge:
-    """Measures the age of the last stored checkpoint, the time of the one in progress, and how many written records are not stored yet."""
+    """Measures the age of the last stored checkpoint, the duration of one in progress, and how many written records are not stored."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -68,7 +69,7 @@ class CheckpointAge:
         self._stored: float | None = None
         self._storing: float | None = None
         self.storing_error = ""
-        """The error of the last attempt to store the positions of the checkpoint in progress; empty without one."""
+        """The error of the last attempt to store the positions of the checkpoint in progress; empty if there is none."""
         self.durations = Histogram()
         """How long the stored checkpoints took (ms), counted from the first attempt."""
 

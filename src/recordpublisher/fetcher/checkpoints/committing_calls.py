@@ -20,8 +20,8 @@ T = TypeVar("T")
 class CommittingCalls:
     """Calls the methods that `CommittingSink` adds to `Sink`. They have the same names here, and `CommittingSink` describes them.
 
-    The result of each call is checked. If it has a wrong type, or is a coroutine that the sink has not awaited, the job ends before it
-    stores positions of rows that the sink may have lost. A *life* is one run of a worker.
+    Each result is checked, so that the job ends before it stores positions of rows that the sink may have lost. A *life* is one run of a
+    worker.
 
     Each method raises the errors of the sink's method, with a note that names it. It raises PluginError if the sink's method returns a
     wrong type, has not awaited a call, or raises an exception that would end the task without a message.
@@ -43,11 +43,11 @@ class CommittingCalls:
         return found
 
     async def begin(self, life: str) -> None:
-        """Begin a life: drop the rows that the sink has not committed."""
+        """Begin a run of a worker (`life`): drop the rows that the sink has not committed."""
         await self._call_for_nothing("begin", life)
 
     async def stage(self, number: CommitNumber) -> Staged | None:
-        """Make the rows written since the last call durable."""
+        """Make the rows written since the last call durable. Return None if there are no rows."""
         found: Staged | None = await self._call("stage", number)
         is_right = found is None or isinstance(found, Staged)
         self._check("stage", found, is_right, "a Staged, or None if there are no rows")
@@ -69,7 +69,7 @@ class CommittingCalls:
     async def commit(
         self, store: ConditionalStore, name: str, value: bytes, expected: str | None, staged: Sequence[Staged]
     ) -> str:
-        """Write the entry, and return its new version."""
+        """Write `value` under `name`, which commits the items in `staged`. Return the new version."""
         found: str = await self._call("commit", store, name, value, expected, staged)
         wanted = "the new version of the value that it has written, as a str, as `write_value` does"
         self._check("commit", found, isinstance(found, str), wanted)
@@ -92,25 +92,25 @@ class CommittingCalls:
         return await self._call_for_items("writers", str)
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete the items that ended lives have staged, except those in `kept`."""
+        """Delete the staged items of each run of a worker (life) that `has_ended`, except those in `kept`."""
         await self._call_for_nothing("discard", has_ended, kept)
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Delete what the destination remembers of each life for which `is_forgotten` is true. Return whether nothing is left."""
+        """Delete what the destination remembers of each run of a worker (life) that `is_forgotten`. Return whether nothing is left."""
         found: bool = await self._call("forget_ended_lives", is_forgotten)
         self._check("forget_ended_lives", found, isinstance(found, bool), "True or False")
         return found
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
-        """Return the files and objects that any life has staged, except those of the items in `kept`."""
+        """Return the files and objects that any worker has staged, except those of the items in `kept`."""
         return await self._call_for_items("leftovers", Leftover, kept)
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete these files and objects that were staged and never committed."""
+        """Delete `leftovers`: files and objects that were staged and never committed."""
         await self._call_for_nothing("remove", leftovers)
 
     async def end_life(self, life: str) -> None:
-        """Release the locks of a life."""
+        """Release the locks that a run of a worker (`life`) holds."""
         await self._call_for_nothing("end_life", life)
 
     async def _call(self, method: str, *given: Any) -> Any:

@@ -70,22 +70,21 @@ class Starts(msgspec.Struct, frozen=True):
         return all(start.type is not PositionType.LATEST for start in starts)
 
     async def pinned(self, service_time_ms: Callable[[], Awaitable[int]]) -> Starts:
-        """Return these starts with LATEST replaced by the service's time, which is requested only if it is needed."""
+        """Return these starts with LATEST replaced by the service's time. The time is requested only if a shard starts at LATEST."""
         return self if self.is_pinned else self.pinned_at(await service_time_ms())
 
     def pinned_at(self, now_ms: int) -> Starts:
-        """Return these starts with fixed times: LATEST becomes `now_ms`, and a start at an age becomes the time that long before.
+        """Return these starts with fixed times.
 
-        `now_ms`: the time of the service's clock (epoch ms).
+        LATEST becomes `now_ms`, the time of the service's clock (epoch ms). A start at an age, such as an hour ago, counts back from it.
         """
         return self._each(lambda start: start.pinned_at(now_ms))
 
     def with_stored_start(self, start_ms: int | None) -> Starts:
-        """Return these starts with LATEST, and each start at an age, replaced by the time that the job's first start has used.
+        """Return these starts with `start_ms` instead of LATEST, and instead of each start at an age, such as an hour ago.
 
-        So every start of the job, by any process, begins at the same records.
-
-        `start_ms`: that time (epoch ms). If it is None, the starts are unchanged.
+        `start_ms`: the time that the job's first start has used (epoch ms). With it, every start of the job begins at the same records. If
+        it is None, the starts are unchanged.
         """
         return self if start_ms is None else self._each(lambda start: start.with_stored_start(start_ms))
 
@@ -106,9 +105,9 @@ async def list_restored(
     Without that shard, its records would be reported as lost, or a later listing would show it as a new shard.
 
     - `missing`: finds out for each shard that the listing lacks whether it is past retention.
-    - `is_ours`: returns whether this process reads a shard. The listing may lack parents of other shards.
+    - `is_ours`: returns whether this process reads a shard. The listing may lack parents of shards that other processes read.
 
-    Raises: StateError if a stream was created again since the state was stored, with shards that have the ids of shards that were read.
+    Raises: StateError if a stream was deleted and created again, and its new shards have the ids of shards that were read.
     """
     for _ in range(MAX_LISTINGS):
         listed = await list_all()
@@ -131,7 +130,10 @@ async def list_restored(
 
 
 def shards_after_their_end(listed: Iterable[Shard], restored: RestoredState) -> list[str]:
-    """Return listed shards that begin after the position at which the shard with their id ended: those of a later stream."""
+    """Return the listed shards that belong to a stream that was created again.
+
+    Such a shard begins after the position at which the restored shard with the same id ended.
+    """
     return [shard.key for shard, end in _ended(listed, restored) if end is not None and shard.begins_at(end.sequence)]
 
 
@@ -150,10 +152,9 @@ def _ended(listed: Iterable[Shard], restored: RestoredState) -> list[tuple[Shard
 
 
 def refuse_later_shards(shards: Sequence[str]) -> None:
-    """Fail for shards of a stream that was created again. They would count as read, because the state has the ends of shards with their
-    ids.
+    """Raise StateError if `shards` is not empty: these are shards of a stream that was created again.
 
-    Raises: StateError if there are such shards.
+    The state has the ends of older shards with the same ids, so the new shards would count as read.
     """
     if shards:
         raise StateError(
@@ -222,7 +223,7 @@ def unlisted_states(listed: Iterable[Shard], restored: RestoredState) -> dict[st
 def expected_but_unlisted(
     listed: Iterable[Shard], ours: Iterable[Shard], restored: RestoredState, streams: Iterable[str]
 ) -> set[str]:
-    """Return the shards that the listing lacks: restored shards, and parents for which shards of this worker would wait.
+    """Return the shards that the listing should have and lacks: restored shards, and parents for which shards in `ours` would wait.
 
     Each of these shards is past retention, or the listing is incomplete.
     """
@@ -234,10 +235,10 @@ def expected_but_unlisted(
 
 
 def shards_newer_than_listing(listed: Iterable[Shard], restored: RestoredState, streams: Iterable[str]) -> list[str]:
-    """Return restored shards that are younger than every listed shard of their stream. They show that the listing is older than the
-    state.
+    """Return restored shards that are younger than every listed shard of their stream.
 
-    Kinesis numbers shards by creation, and retention removes the oldest first, so a complete listing never lacks the youngest shards.
+    They show that the listing is older than the restored state. Kinesis numbers shards by creation, and retention removes the oldest first,
+    so a complete listing always has the youngest shards.
     """
     listed, wanted = list(listed), set(streams)
     known = {shard.key for shard in listed}
@@ -247,10 +248,10 @@ def shards_newer_than_listing(listed: Iterable[Shard], restored: RestoredState, 
 
 
 def last_seen_ms(state: ShardState) -> int:
-    """Return the time (epoch ms) until which nothing of the shard can have been lost, or 0 if nothing is known.
+    """Return the latest time at which no record of the shard can have been lost (epoch ms), or 0 if it is not known.
 
-    It is the latest of three times: the arrival of its last record, its last read at the tip, and, for a shard that was never read, the
-    time until which its parents were open.
+    It is the latest of three times: the arrival of the shard's last record, its last read at the tip, and, for a shard that was never read,
+    the time until which its parents were open.
     """
     return latest(state.arrival_ms, state.tip_ms, state.seen_ms) or 0
 
@@ -287,7 +288,7 @@ def _finished_ancestors(shards: Mapping[str, Shard], begun: Mapping[str, ShardSt
 
 
 def _with_inherited(state: ShardState, child: Shard, states: Mapping[str, ShardState]) -> ShardState:
-    """Return the state of a child, with the lowest watermark of its parents if these have ended, in this run or an earlier one."""
+    """Return the state of a child. If all its parents have ended and it has no watermark, it gets their lowest one."""
     parents = [states[key] for key in parent_keys(child) if key in states]
     watermark = inherited_watermark(parent.watermark for parent in parents)
     if state.watermark is not None or state.ended or watermark is None or not is_startable(child, states):
@@ -355,10 +356,10 @@ def given_position(state: ShardState) -> SequenceNumber | None:
 def states_by_shard(option: str, given: str, streams: Sequence[str]) -> dict[str, ShardState]:
     """Parse positions that are given shard by shard as JSON. Return the state in which each shard starts, by shard id.
 
-    The positions may be in our format, or in the format in which the Spark connectors of qubole and awslabs store them. Errors name
-    `option`.
+    The positions may be in this library's format, or in the format in which the Spark connectors of qubole and awslabs store them. Errors
+    name `option`.
 
-    Raises: ConfigurationError if the text is not valid, if the positions are those of another stream, or if several streams are given.
+    Raises: ConfigurationError if `given` is not valid, if the positions are those of another stream, or if several streams are given.
     """
     entries = json_by_shard(option, given, VALID_BY_SHARD, streams)
     _check_stream(option, entries.pop("metadata", None), streams[0])
@@ -387,11 +388,11 @@ def json_by_shard(option: str, given: str, valid: str, streams: Sequence[str]) -
 
 
 def position_of(option: str, entry: object, valid: str, *words: str) -> str:
-    """Check the position that is given for one shard (the start or the end of a read), and return it in upper case.
+    """Return `entry`, the position that is given for one shard (the start or the end of a read), in upper case.
 
     `option` and `valid`: the name of the option and its valid values, for errors.
 
-    Raises: ConfigurationError if it is neither a sequence number nor one of `words`.
+    Raises: ConfigurationError if `entry` is neither a sequence number nor one of `words`.
     """
     text = entry.upper() if isinstance(entry, str) else ""
     if text not in words and not re.fullmatch("[0-9]{1,129}", text):
@@ -471,7 +472,7 @@ class AloneWorkerPort(Protocol):
         """Find out the outcome of a commit that got no answer, by repeating it."""
 
     async def commit(self, state: dict[str, Any], records: int = 0) -> None:
-        """Let the sink stage the written records, and commit them together with this snapshot.
+        """Let the sink stage the written records, and commit them together with the snapshot `state`.
 
         `records`: number of records written so far.
         """

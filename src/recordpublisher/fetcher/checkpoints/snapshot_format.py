@@ -33,7 +33,7 @@ def snapshot_to_json(
     - `pinned_ms`, `taken_ms`: described in `RestoredState`.
     - `generation`: the number of this start of the job, which is higher than that of the previous start.
 
-    Raises: StateError if there is neither a generation nor a shard: such a snapshot would replace a complete one.
+    Raises: StateError if the job is not open: `generation` is 0 and `shards` is empty. Such a snapshot would replace a complete one.
     """
     if generation < 1 and not shards:
         raise StateError("the fetcher is not open and has no shards: take snapshots inside 'async with fetcher:'")
@@ -150,9 +150,9 @@ def _progress(state: ShardState, order_of: Callable[[str], Any]) -> tuple[Any, .
 # Names of a job's documents in a state store, and the check that positions do not belong to another job (E10).
 
 ANOTHER_PLACE_OF_SINK = f"another folder or table of the sink (or, in a database, another {JOB_NAME.key})"
-"""The setting to change, as messages name it, for a job whose sink must not share the positions that another job has next to its rows."""
+"""Words for messages: what to change if another job keeps its positions with the rows of the same sink."""
 ANOTHER_PLACE = f"another {STATE_URI.key}, or if the sink keeps the positions, {ANOTHER_PLACE_OF_SINK}"
-"""The settings to change, as messages name them, for a job that must not share the positions of another one."""
+"""Words for messages: what to change if another job keeps its positions in the same place."""
 _TAKE_ALONG = (
     "To take the positions along, `recordpublisher positions show JOB --json > positions.jsonl` writes them into a file, and "
     "`recordpublisher positions import JOB --from file:positions.jsonl` reads them there"
@@ -161,13 +161,14 @@ COPY_POSITIONS = (
     "`recordpublisher positions show JOB --json > positions.jsonl`{source}, then `recordpublisher positions import JOB "
     "--from file:positions.jsonl --force --apply`"
 )
-"""The commands, as messages name them, that copy positions over those of the job. `source`: with whose properties they are shown."""
+"""Words for messages: the commands that replace the positions of a job by copied ones.
+
+`source`: words on the properties to use, such as ` with the properties of that sink`.
+"""
 LEASE_TABLE = "group/leases"
 """The name of a group's lease table."""
 PARTS_PREFIX = "group/positions/"
-"""The prefix of the names under which a group's positions are stored. It is also used next to the rows of a sink, where there is no
-lease table.
-"""
+"""The prefix of the names under which the positions of workers are stored: in a group's store, or in a sink's store next to its rows."""
 
 
 def refuse_other_job(place: str, stored: str | None, given: str | None) -> None:

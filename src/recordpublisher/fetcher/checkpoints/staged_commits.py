@@ -26,14 +26,14 @@ class Commits:
     items are durable and not visible yet. Writing the entry commits them, and the sink then publishes them (makes them visible).
 
     A write of the entry that got no answer is undecided: it may have taken effect, or may still do so. The same value is written again
-    until the outcome is known, so that nothing is committed twice, and nothing of an earlier worker is committed late.
+    until the outcome is known, so that nothing is committed twice or late.
 
     `settle` and `commit` must not overlap. `stage` and `publish` may be called while they run.
 
     - `name`: the name of the entry in `store`.
-    - `writer`: the first part of the numbers of commits (`CommitNumber.writer`).
+    - `writer`: the name of the job and the worker in the numbers of commits (`CommitNumber.writer`).
     - `version`: version of the stored entry, or None if there is none.
-    - `number`: the last number that was used before; the commits of this worker have higher numbers.
+    - `number`: the last number that was used before. The commits of this worker have higher numbers.
     - `positions`: the positions in the stored entry.
     """
 
@@ -70,16 +70,16 @@ class Commits:
 
     @property
     def has_staged(self) -> bool:
-        """Whether the sink has staged items that the stored entry does not name yet."""
+        """Whether the sink has staged items that no commit names yet."""
         return bool(self._staged)
 
     async def settle(self) -> None:
         """Find out the outcome of a commit that got no answer, by repeating it. Call this before each commit.
 
-        Publish committed items if `MOST_UNPUBLISHED` commits or more wait for that.
+        If at least `MOST_UNPUBLISHED` commits are not published yet, publish them.
 
-        Raises: FencedError if another process has written the entry; StoreUnavailableError if the store cannot be reached now; StateError
-        if the entry cannot be written.
+        Raises: FencedError if another process has replaced this one; StoreUnavailableError if the store cannot be reached now; StateError
+        if the commit cannot be stored.
         """
         if self._undecided is not None:
             await self._decide(self._undecided)
@@ -87,7 +87,7 @@ class Commits:
             await self.publish()
 
     async def stage(self, records: int = 0) -> None:
-        """Let the sink stage the written records, so that the next commit names them.
+        """Let the sink stage the written records, so that the next commit includes them.
 
         `records`: number of records written so far.
 
@@ -104,7 +104,7 @@ class Commits:
             self._staged.append(staged)
 
     async def commit(self, value_of: MakeEntry, positions: Any, *, names_staged: bool = True) -> None:
-        """Write the entry, which commits the staged items that it names. `settle` must have returned before.
+        """Write the entry (the document with the positions), which commits the staged items that it names. Call `settle` before.
 
         - `value_of`: returns the content of the entry. It is called before the first await, so that the entry has the state at the time of
           the call.
@@ -129,7 +129,7 @@ class Commits:
     async def publish(self) -> None:
         """Make committed items visible, in the order of their commits.
 
-        Raises: FencedError if another process has written the entry; StoreUnavailableError if the destination cannot be reached now;
+        Raises: FencedError if another process has replaced this one; StoreUnavailableError if the destination cannot be reached now;
         StateError if a staged item is missing.
         """
         async with self._publishing:
@@ -173,13 +173,14 @@ class Commits:
 
 
 class CommitCounts(msgspec.Struct):
-    """Counts and times of the commits of a `CommittingSink`. In a group they cover all workers that this process has been, one after
-    another.
+    """Counts and times of the commits of a `CommittingSink`.
+
+    In a group they cover all workers that this process has been, one after another.
 
     - `files`, `size`: number of files of the last commit that had records, and their bytes.
     - `age_ms`: time since that commit was stored.
     - `records`: number of records that were written to the sink when it staged the items of its last commit.
-    - `undecided`: the name and place of the entry, while a write of it has no answer; otherwise None.
+    - `undecided`: the name and place of the entry (the document with the positions), while a write of it has no answer; otherwise None.
     """
 
     clock: Clock = msgspec.field(default_factory=SystemClock)
@@ -212,9 +213,9 @@ class CommitCounts(msgspec.Struct):
 
 log = logging.getLogger("recordpublisher.commits")
 MOST_UNPUBLISHED = 3
-"""If this many commits are not published yet, they are published before the next commit, because an entry has room to name only a few."""
+"""If this many commits are not published yet, they are published before the next one: the stored document has room for only a few."""
 MakeEntry = Callable[[int, Sequence[Staged]], bytes]
-"""Returns the content of the entry, from the number of the write, which makes each content unique, and the staged items that it names."""
+"""Returns the content of an entry that names the given staged items. The int is the number of the write, so contents are unique."""
 
 
 class _Write(msgspec.Struct, frozen=True):
@@ -225,7 +226,10 @@ class _Write(msgspec.Struct, frozen=True):
 
 
 async def warn_of_rows_of_other_positions(sink: CommittingSink, place: str) -> None:
-    """Warn if this job has no positions in `place` yet, but the sink has rows of other writers, whose positions must be elsewhere."""
+    """Warn if the sink has rows of other writers.
+
+    Called when this job has no positions in `place` yet. The positions of those rows must then be in another place.
+    """
     if writers := await CommittingCalls(sink).writers():
         log.warning(
             "no positions are stored in %s yet, but %s has rows of %s, so their positions are in another place. "

@@ -1,7 +1,4 @@
-"""A job that runs in one process: its worker owns every shard, and its lease has no deadline.
-
-If two supervisors run the same job alone, their starts replace each other again and again; such starts are slowed down.
-"""
+"""A job that runs in one process: its worker owns every shard, and its lease has no deadline."""
 
 from __future__ import annotations
 
@@ -55,22 +52,22 @@ log = logging.getLogger("recordpublisher.start")
 SEAL_SECONDS = 5.0
 """How long the last write of a worker's record may take when the worker ends (seconds)."""
 CONFIRMED_SECONDS = 20.0
-"""Seconds without proof that this worker still owns the shards, after which it reads its record from the store between two checkpoints.
+"""How long this worker works without a sign that it still owns the shards (seconds). Then it reads its record from the store.
 
-Each stored checkpoint is such a proof. The extra read is needed if checkpoints are rare, or if one of them waits long for the sink.
+Each stored checkpoint is such a sign.
 """
 ABANDONED_START_MS = 86_400_000
-"""Age (ms) after which the next start deletes the documents of a start that never acquired the shards."""
+"""The documents of a process that never acquired the shards are deleted when they are this old (ms)."""
 
 
 class AloneWorker:
     """The worker of a process that runs alone: it owns every shard, and stores the positions of all of them.
 
-    While the worker runs, it writes one document, its part of the positions. The lease table names the worker and has no leases: a reader
-    computes them from the table and the part (`LeaseTable.with_alone_leases`). So the worker can begin a child shard without writing the
-    table.
+    While the worker runs, it writes one document, its *part*, which has the positions of all shards. The lease table names the worker and
+    has no leases: a reader computes them from the table and the part (`LeaseTable.with_alone_leases`).
 
-    Each write of the part is conditional. A later start seals the part, so this worker can no longer write it.
+    Each write of the part is conditional. If the job is started again, the new process seals the part, and this worker can no longer write
+    it.
     """
 
     def __init__(self, storage: JobStorage, job: GroupJob, sink: Sink, clock: Clock) -> None:
@@ -109,12 +106,11 @@ class AloneWorker:
     async def open(self) -> tuple[int, list[State]]:
         """Acquire every shard. Return the epoch, and a list with the stored snapshot, or an empty list if there are no positions.
 
-        Another worker that still runs the job alone is replaced at once, or after a pause if it has just replaced one (`RivalStarts`).
-        After an error the call may be repeated, even if an unanswered write of the first call took effect.
+        If another worker still runs the job alone, this worker replaces it: at once, or after a pause if that worker has just replaced one
+        (`RivalStarts`). The call may be repeated after an error.
 
-        Raises: StateError if a group of workers is running, or if the positions belong to another job, or cannot be used;
-        StoreUnavailableError if the store cannot be reached now; FencedError if another start has replaced (sealed) this worker in the
-        meantime.
+        Raises: StateError if a group of workers is running, or if the positions belong to another job or cannot be used;
+        StoreUnavailableError if the store cannot be reached now; FencedError if another process has replaced this worker in the meantime.
         """
         for attempt in range(MAX_ATTEMPTS):
             found = await self._documents.read_table()
@@ -150,14 +146,14 @@ class AloneWorker:
     async def store(self, state: State) -> None:
         """Store a snapshot of all positions.
 
-        Raises: FencedError if a later start owns the shards; StateError if the snapshot cannot be stored.
+        Raises: FencedError if a newer process owns the shards; StateError if the snapshot cannot be stored.
         """
         await self._store(state, is_checkpoint=False)
 
     async def settle(self) -> None:
         """Find out the outcome of a commit that got no answer, by repeating it.
 
-        Raises: FencedError if a later start owns the shards; StoreUnavailableError if the store cannot be reached now.
+        Raises: FencedError if a newer process owns the shards; StoreUnavailableError if the store cannot be reached now.
         """
         with self._naming_successor():
             await self._positions.settle()
@@ -177,14 +173,15 @@ class AloneWorker:
     async def publish(self) -> None:
         """Make the committed rows visible.
 
-        Raises: StateError if a staged item is missing; FencedError if a later start owns the shards.
+        Raises: StateError if a staged item is missing; FencedError if a newer process owns the shards.
         """
         await self._positions.publish()
 
     async def check_owner(self) -> None:
-        """Check that no later start has replaced this one. Do nothing if that was proved less than `CONFIRMED_SECONDS` ago.
+        """Check that this worker still owns the shards. Do nothing if that was confirmed less than `CONFIRMED_SECONDS` ago.
 
-        Raises: FencedError if a later start has replaced this one; StateError if the worker's record cannot be read.
+        Raises: FencedError if the job was started again, and the new process has replaced this worker; StateError if the worker's record
+        cannot be read.
         """
         if self._clock.monotonic() - self._confirmed >= CONFIRMED_SECONDS:
             await self._confirm()
@@ -199,10 +196,9 @@ class AloneWorker:
         self._confirmed = self._clock.monotonic()
 
     async def close(self) -> None:
-        """First seal this worker's record, so that the next start knows at once that the worker has ended. Then close the stores.
+        """Seal this worker's record, and then close the stores. The next process of the job sees at once that the worker has ended.
 
-        The record is sealed in one attempt, and only if the store has answered recently. An unsealed record does no harm: the next start
-        replaces this worker all the same.
+        The record is sealed in one attempt, and only if the store has answered recently.
         """
         if self._has_taken and self._clock.monotonic() - self._confirmed < CONFIRMED_SECONDS:
             # Limited, because otherwise a store that does not answer would keep the process from ending.
@@ -220,8 +216,8 @@ class AloneWorker:
 
         If there are workers of a group that send no heartbeats, wait until their leases have expired.
 
-        Raises: StateError if a worker of a group sends heartbeats, or if the positions belong to another job; ConfigurationError if they
-        were committed together with rows of another sink.
+        Raises: StateError if a worker of a group sends heartbeats, or if the positions belong to another job; ConfigurationError if the
+        positions were committed together with rows of another sink.
         """
         entries = entry_store_of(self._sink)
         if found is None:
@@ -250,11 +246,12 @@ class AloneWorker:
         return None if stored is None else stored.document
 
     async def _check_target(self, table: LeaseTable) -> None:
-        """Check that this process can find the stored positions, and that they belong to the rows in the target of its sink.
+        """Check that this process finds the stored positions, and that they belong to the rows in the target of its sink.
 
-        Called before any document is sealed, so that a start with the wrong sink does not end a running job.
+        The check comes before any document is sealed, so that a process with the wrong sink does not end a running job.
 
-        Raises: MissingPositionsError if another sink keeps the positions; ConfigurationError if they belong to rows in another target.
+        Raises: MissingPositionsError if another sink keeps the positions; ConfigurationError if the positions belong to rows in another
+        target.
         """
         entries = entry_store_of(self._sink)
         if table.alone is not None:  # raises if another sink has the positions
@@ -276,7 +273,7 @@ class AloneWorker:
                 raise ConfigurationError("sink", target, f"{part.target}; {again}", reason=reason)
 
     async def _sealed_states(self, table: LeaseTable) -> Mapping[str, ShardState] | None:
-        """Seal the worker of each lease, so that it can store nothing more. Return the last stored state of each shard.
+        """Declare the worker of each lease dead (seal it), so that it can store nothing more. Return the last stored state of each shard.
 
         Return None if the lease table was replaced in the meantime. Raises: StateError if the position of an owned shard is missing.
         """
@@ -325,7 +322,7 @@ class AloneWorker:
         return table.version, [snapshot] if self._states else []
 
     async def _clean(self, table: LeaseTable) -> None:
-        """Delete the documents of sealed workers, and of starts that never acquired the shards.
+        """Delete the documents of dead (sealed) workers, and of processes that were started and never acquired the shards.
 
         `table`: the lease table that this worker wrote after it had sealed the other workers. It does not name them.
         """
@@ -415,19 +412,20 @@ _SUCCESSOR = (
 # RivalStarts delays a start that would replace another one, if two supervisors run the same job alone, and replace each other's starts.
 
 RIVAL_WINDOW_SECONDS = 60.0
-"""If a worker has replaced another one less than this time ago (by the clocks of the processes), the next start waits for up to this time
-before it replaces that worker (seconds).
+"""If a worker has replaced another one within this time, the next process waits before it replaces that worker (seconds).
+
+It waits for up to the same time. The clocks of the processes are compared.
 """
 RIVAL_POLL_SECONDS = 5.0
-"""Seconds between two reads of the running worker's record while a start waits for it to end."""
+"""Seconds between two reads of the running worker's record while a new process waits for that worker to end."""
 
 
 class RivalStarts:
-    """Decides how long a start waits before it replaces the worker that runs the job alone.
+    """Decides how long a start (a new process of the job) waits before it replaces the worker that runs the job alone.
 
-    A start that replaces a worker which may be running stores the time in its own worker record (`replaced_ms`). If a start finds a worker
-    that has itself replaced another one within the last minute, two supervisors probably start the same job again and again. The start then
-    waits until that worker has ended, at most a minute.
+    A start that replaces a worker stores the time in its own worker record (`replaced_ms`), if that worker may be running. If a start finds
+    a worker that has replaced another one within the last minute, two supervisors probably start the same job again and again. The start
+    then waits until that worker has ended, at most a minute.
     """
 
     def __init__(self, documents: GroupStore, clock: Clock, chance: random.Random) -> None:

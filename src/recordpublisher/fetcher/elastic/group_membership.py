@@ -41,7 +41,7 @@ class GroupMembership:
     """Runs the worker of this process in its group. If other workers have replaced it, the process joins again with a new worker.
 
     - `on_drain`: called when a person has asked this process to leave (`recordpublisher group drain`).
-    - `on_error`: called with an error that the sink has raised while shards are released; it ends the run with that error. It returns False
+    - `on_error`: called with an error that the sink has raised while shards are released. It ends the run with that error, or returns False
       if the run has already ended without an error.
     - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
     """
@@ -68,7 +68,7 @@ class GroupMembership:
         self._on_drain = on_drain
         self._on_error = on_error
         self._sink_error: asyncio.Future[Exception] | None = None
-        """Gets the error of the sink that `leave` raises; None before `leave`, unless such an error came earlier."""
+        """The future with an error of the sink, which `leave` raises. It is None until `leave` is called or such an error occurs."""
         self._on_advance = on_advance
         self._task: asyncio.Task[None] | None = None
         self._is_leaving = False
@@ -104,7 +104,7 @@ class GroupMembership:
         self._task = start_task(self._run(listing))
 
     async def checkpoint(self, *, may_be_partial: bool) -> None:
-        """Store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it.
+        """Store how far each shard was written to the sink or, if `may_be_partial`, how far the sink has finished its records.
 
         A sealed worker can store nothing more: a new worker of this process replaces it, and reads again the records after its stored
         positions.
@@ -121,7 +121,7 @@ class GroupMembership:
             raise
 
     async def announce(self) -> None:
-        """Announce that this process will leave, and wait until the other workers must have noticed.
+        """Announce that this process will leave, and wait until the other workers have had time to notice it.
 
         Return at once if no other worker stays, or as soon as the last other worker leaves too.
         """
@@ -264,13 +264,13 @@ async def replace_group_job(
     clock: Clock,
     entries: ConditionalStore | None = None,
 ) -> None:
-    """Make `job` the job of the group, if the group has another job and no process takes part in it. Do nothing if there is no group.
+    """Make `job` the job of the group, if the group has another job and no running workers. Do nothing if there is no group.
 
     If there are workers that send no heartbeats, wait until their leases have expired.
 
     - `entries`: the store of positions next to the rows of this job's sink, if it has one.
 
-    Raises: StateError, with the worker's name, if a worker is running; StateError if the group has a job with another name;
+    Raises: StateError, which names the worker, if a worker is running; StateError if the group has a job with another name;
     MissingPositionsError if this job cannot read the positions of the group; StoreUnavailableError if the store cannot be reached now.
     """
     for attempt in range(MAX_ATTEMPTS):
@@ -318,7 +318,7 @@ async def replace_group_job(
 async def _where_job_begins(
     group: GroupStore, entries: GroupStore | None, table: LeaseTable, job_name: str | None
 ) -> str | None:
-    """Return where a job begins that takes over the shards of this lease table, as a clause for the log.
+    """Return, as a clause for the log, where a job begins that takes over the shards of `table`.
 
     Return None if the table was replaced in the meantime.
 

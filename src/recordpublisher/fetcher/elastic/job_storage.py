@@ -32,7 +32,7 @@ MOST_NAME_CHARACTERS = 200
 class JobStorage:
     """The place where a job stores its leases and positions, and the settings of its heartbeats and leases.
 
-    For a group, `plugins/host/group_from_properties.py` makes it. A process that runs alone has one as well.
+    A process that runs alone has one as well.
 
     - `store`: the state store (`flink.state.uri`).
     - `job_name`: the name of the job, if it has one.
@@ -70,14 +70,14 @@ def group_job_of(streams: StreamList, sink: Sink, name: str | None = None) -> Gr
 
 
 async def refuse_positions_in_sink(store: ConditionalStore, entries: ConditionalStore) -> None:
-    """Check that the sink has no positions next to its rows, before this job writes the first lease table.
+    """Check that the sink stores no positions with its rows, before this job writes the first lease table.
 
-    Such positions belong to a job whose lease table is elsewhere; with a new table this job would write its rows again, or leave some out.
+    Such positions belong to a job whose lease table is elsewhere. With a new table this job would write its rows again, or leave some out.
 
     - `store`: the store of the lease table, which may be `entries` itself.
-    - `entries`: the store next to the rows.
+    - `entries`: the store in which the sink keeps positions.
 
-    Raises: StateError, which names the worker that has stored the positions.
+    Raises: StateError, which names the worker that has stored the positions, if there are any.
     """
     documents = GroupStore(entries)
     for name in await documents.names(PARTS_PREFIX):

@@ -1,4 +1,4 @@
-"""Takes the checkpoints of a worker of a group, which store positions under its leases. No snapshot is stored."""
+"""Takes the checkpoints of a worker of a group. They store positions under the worker's leases, and no snapshot."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LeaseCheckpointer(Checkpointer):
         self.commit_counts = commit_counts
 
     async def checkpoint(self) -> dict[str, Any]:
-        """Flush the sink, store how far each shard was emitted (written to the sink), and return a snapshot of it."""
+        """Flush the sink, store how far each shard was written to it, and return a snapshot of that."""
         await self._membership.checkpoint(may_be_partial=False)
         return self._snapshotter.snapshot()
 
@@ -47,7 +47,7 @@ class LeaseCheckpointer(Checkpointer):
     async def take_periodic(self) -> None:
         """Take a checkpoint. If it fails, the next one tries again.
 
-        While it fails, the worker continues to read, but writes nothing unless a heartbeat is confirmed.
+        While checkpoints fail, the worker continues to read. It writes only while its heartbeats are confirmed.
         """
         await self._take(may_be_partial=True)
 
@@ -64,9 +64,9 @@ class LeaseCheckpointer(Checkpointer):
 
         `is_stopped`: whether the run was stopped. If so, the worker takes the checkpoint while it leaves.
 
-        The sink may write queued records during this call, but not after another worker has acquired the shards. Another worker may do that
-        while this process is suspended, so the call watches for suspensions.
+        The sink may write queued records during this call, but not after another worker has acquired the shards.
         """
+        # Another worker may acquire the shards while this process is suspended.
         self._suspension.reset()
         watching = asyncio.create_task(self._suspension.run())
         try:

@@ -1,4 +1,4 @@
-"""Adds shards to a fetcher and removes them as its process acquires and loses their leases (GROUP)."""
+"""Adds shards to a fetcher when its process acquires their leases, and removes them when it loses the leases."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class LeasedOwnership(ShardOwnership):
     async def discover(self) -> None:
         """List shards whenever a lease names a shard that this process does not know yet.
 
-        Raises: DataLossError if records of that shard were lost, because it is past retention, and the job does not accept that.
+        Raises: DataLossError if that shard is past retention, and the job does not accept the loss of its records.
         """
         missing = MissingShards(self._job.shard_exists)
         while True:
@@ -153,8 +153,7 @@ class LeasedOwnership(ShardOwnership):
         """Return why nothing is read or written, as sentences for people; an empty list if the process is ready.
 
         Nothing is written while the group's store does not confirm heartbeats. Nothing is read until the leases of killed workers have
-        expired. A process without shards is ready while other workers read, because it acquires their shards if they fail. If the last
-        heartbeats of these workers are recent, the process is ready at once.
+        expired. A process without shards is ready while other workers read, because it acquires their shards if they fail.
         """
         if not self.membership.may_write:
             return [f"{self._group.store.place} has not confirmed a heartbeat: nothing is written to the sink"]
@@ -170,14 +169,15 @@ class LeasedOwnership(ShardOwnership):
     async def before_stop(self) -> None:
         """Announce that this process stops, and continue to read until the other workers know of it.
 
-        The other workers can then acquire the shards soon after the stop, without waiting for their next read of the group's documents.
+        They can then acquire the shards soon after the stop.
         """
         await self.membership.announce()
 
     async def after_run(self, *, is_cut_off: bool) -> None:
         """Leave the group. The next run joins it again.
 
-        Other workers acquire the shards at once, even if an error, the drain timeout or a cancellation has ended the run (`is_cut_off`).
+        `is_cut_off`: whether an error, the drain timeout or a cancellation has ended the run. Even then other workers acquire the shards at
+        once.
         """
         if is_cut_off:
             await self.membership.seal()
@@ -208,10 +208,9 @@ class LeasedOwnership(ShardOwnership):
         return found is None
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
-        """Mark shards as ended that no listing shows and that are past retention. Each is a gap in the records.
+        """Mark shards of this process as ended if no listing shows them and they are past retention. Each is a gap in the records.
 
-        A missing shard does not end if it is younger than every listed shard, because then the listing is old, or if its stream was
-        deleted.
+        A shard of a deleted stream is left out. So is a shard that is younger than every listed shard, because then the listing is old.
 
         Raises: DataLossError if records were lost and the job does not accept that; StoreUnavailableError if the source does not answer.
         """
@@ -279,7 +278,7 @@ class GroupWatermarkTracker(WatermarkTracker):
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether another worker's shard was the lowest when this worker last read the group's documents."""
+        """Whether a shard of another worker had the lowest watermark when this worker last read the group's documents."""
         return self._current.waits_for_others
 
     @property
@@ -293,5 +292,5 @@ class GroupWatermarkTracker(WatermarkTracker):
 
     @property
     def has_others(self) -> bool:
-        """Whether shards of other workers count, which they always do."""
+        """Whether shards of other workers count. Always True."""
         return True

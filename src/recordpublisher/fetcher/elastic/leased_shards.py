@@ -70,7 +70,7 @@ class LeasedShards:
 
     @property
     def unknown(self) -> set[str]:
-        """The shards that should be read and wait for a listing that shows them.
+        """The shards that this worker should read, and that no listing has shown yet.
 
         Shards that have ended, or whose stream is not read, are left out.
         """
@@ -82,7 +82,7 @@ class LeasedShards:
         return {key: self._begun[key].state for key in shards}
 
     def end_expired(self, shards: Iterable[str]) -> None:
-        """Mark shards as ended that are past retention and have nothing left to read, so that their children can begin."""
+        """Mark these shards as ended, so that their children can begin. The shards are past retention."""
         for key in shards:
             state = self._begun[key].state
             seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
@@ -153,7 +153,7 @@ class LeasedShards:
         self._shards.drop_shards(shards)
 
     def has_unfinished(self, shards: Collection[str]) -> bool:
-        """Return whether records of one of these shards, whose streams were deleted, are not written, or not finished by the sink."""
+        """Return whether any record of these shards is not written yet, or not finished by the sink. Their streams were deleted."""
         # Another process may have found the deletion, so these streams need not be in `self._deleted`.
         if any(entry.has_unwritten_records for entry in self._table if entry.key in shards):
             return True
@@ -167,7 +167,7 @@ class LeasedShards:
         return self._emitter.records_in_write + (0 if left is None else left.calls)
 
     def drop_all(self) -> None:
-        """Forget every shard, and let the sink drop all queued records. The next reader reads them again."""
+        """Forget every shard, and let the sink drop all queued records. The next reader of a shard reads its records again."""
         self.drop(dict.fromkeys(self._begun, RevocationReason.LOST))
         self._emitter.turn.allow_flush()
 
@@ -204,7 +204,7 @@ class LeasedShards:
         return any(entry.status.is_held for entry in self._table)
 
     def loads(self) -> Mapping[str, float]:
-        """Return the load of each shard that was read for a minute (bytes per second, averaged over about the last minute)."""
+        """Return the load of each shard that has been read for a minute (bytes per second, averaged over about the last minute)."""
         now = self._clock.monotonic()
         found = {key: 0.0 for key in self._begun if not self._is_read(key)}
         for entry in self._table:
@@ -217,10 +217,10 @@ class LeasedShards:
     # ---------------------------------------------------------------------------------------------------------------------------
 
     async def _flush(self, positions: Mapping[str, StoredPosition], may_be_partial: bool) -> CheckpointPositions:
-        """Flush the sink, and return the positions that it has confirmed; they may be older than `positions`.
+        """Flush the sink, and return the positions that it has confirmed. They may be older than `positions`.
 
-        An older position is left out if this worker has lost the shard and acquired it again since that position, because another worker
-        may have read the shard in between.
+        An older position is left out if this worker has since lost the shard and acquired it again. Another worker may have read the shard
+        in between.
         """
         shards = {key: {**stored.state.to_json(), "lease": self._begun[key].lease} for key, stored in positions.items()}
         state = {**self._snapshotter.snapshot(), "shards": shards}

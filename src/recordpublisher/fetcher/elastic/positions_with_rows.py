@@ -1,4 +1,7 @@
-"""Stores a worker's positions together with the rows of a `CommittingSink`: one write of the worker's part commits both (E1, E3)."""
+"""Stores a worker's positions together with the rows of a `CommittingSink` (E1, E3).
+
+One write of the worker's part, the document with its positions, commits both.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,8 @@ from ..sink import CommittingSink, Staged, entry_store_of
 class PositionsWithRows(PositionStore):
     """The positions of a worker whose sink is a `CommittingSink`, and access to the positions of other workers.
 
-    The worker's positions are in one document, its part. The part also names the staged items (rows or files that are durable and not
-    visible yet) that it commits. The part is stored next to the rows if the sink has a store there (`CommittingSink.entries`), else in the
+    The worker's positions are in one document, its part. The part also names the staged items that it commits: rows or files that are
+    durable and not visible yet. The part is stored next to the rows if the sink has a store there (`CommittingSink.entries`), else in the
     group's store. Imported positions are in the group's store until a worker has written rows for them.
 
     If the outcome of a commit stays unknown for a lease duration, the worker ends, and the process joins the group again as a new worker.
@@ -71,11 +74,11 @@ class PositionsWithRows(PositionStore):
 
     @property
     def parts(self) -> int:
-        """Number of parts that the worker's record must name: 1 if the part exists in the group's store, else 0."""
+        """Number of documents with positions (parts) that the worker's record must name: 1 if there is one in the group's store, else 0."""
         return int(self._has_joined and self._entries is None)
 
     async def join(self) -> None:
-        """Create the worker's part before the worker's record is written, because the record names the part."""
+        """Create the document with the worker's positions (its part). Called before the worker's record, which names it, is written."""
         if not self._has_joined:
             await self._lives.begin(self._worker)
             await self.settle()
@@ -85,7 +88,7 @@ class PositionsWithRows(PositionStore):
     async def settle(self) -> None:
         """Find out the outcome of a commit that got no answer, by repeating it.
 
-        Raises: FencedError if another process has written the part, or if the outcome stayed unknown for a lease duration;
+        Raises: FencedError if another process has written this worker's positions, or if the outcome stayed unknown for a lease duration;
         StoreUnavailableError if the store cannot be reached now; StateError if waiting does not help.
         """
         was_undecided = self._commits.is_undecided
@@ -100,15 +103,15 @@ class PositionsWithRows(PositionStore):
     async def stage(self) -> None:
         """Let the sink stage the records that this worker has written.
 
-        Raises: FencedError if another worker of this process uses the sink by now; the errors of the sink.
+        Raises: FencedError if another worker of this process uses the sink now; the errors of the sink.
         """
         self._lives.check(self._worker)
         await self._commits.stage(self._lives.records)
 
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
-        """Write the part, which commits the staged items. Do nothing if no position has changed and nothing was staged.
+        """Store the positions, and commit the staged items with them. Do nothing if no position has changed and nothing was staged.
 
-        Return whether the part was written. Raises: the errors of `settle`.
+        Return whether anything was written. Raises: the errors of `settle`.
         """
         names_staged = is_checkpoint and self._commits.has_staged
         if not names_staged and self._stored is not None and is_stored(positions, self._stored):
@@ -141,11 +144,11 @@ class PositionsWithRows(PositionStore):
         await self._commits.publish()
 
     async def read(self, record: WorkerRecord) -> Positions:
-        """Return the positions in a worker's parts."""
+        """Return the stored positions of a worker, from every place that may have some."""
         return await read_positions(self._group, self._entries, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal a worker's parts, so that it can commit nothing more. Publish the items that it has committed, and return its positions.
+        """Seal a worker's positions, so that it can commit nothing more. Publish the items that it has committed, and return its positions.
 
         Raises: StateError if the positions belong to rows in another target; StoreUnavailableError if the store or the destination cannot
         be reached now.
@@ -158,10 +161,10 @@ class PositionsWithRows(PositionStore):
         return {key: stored for part in sealed for key, stored in part.positions.items()}
 
     async def delete(self, worker: str) -> bool:
-        """Publish what a sealed worker has committed. Then delete its part and what it has staged without a commit.
+        """Publish what a sealed worker has committed. Then delete its positions, and what it has staged and not committed.
 
-        Return whether the sink remembers nothing more of the worker, so that its record can be deleted too. Otherwise the record stays, so
-        that a later call can make the sink forget the worker.
+        Return True if the sink remembers nothing more of the worker. Then the worker's record can be deleted too. If the result is False,
+        keep the record, and call this again later.
         """
         if worker not in self._without_parts:
             part = await self._seal(self._entries or self._group, worker, 0)
@@ -198,7 +201,7 @@ class PositionsWithRows(PositionStore):
 
 
 class SinkLives:
-    """Decides which worker of this process may use the `CommittingSink`: a process in a group is one worker after another.
+    """Decides which worker of this process may use the `CommittingSink`. In a group, a process is one worker after another.
 
     A `life` is one run of a worker, and has the worker's name. After the next life has begun, a life can stage nothing.
     """

@@ -4,6 +4,5 @@ The documents of a group are in `lease_table.py`, `worker_record.py` (one for ea
 reads and writes them. `planning.py` decides which worker should have each shard. Ids such as E5 name the rules in
 docs/decisions/elastic.md.
 
-To add a field of a lease, see `Lease` in `lease_table.py`; to show it to people, add it to `ShardStatus` and `SHARD_COLUMNS`
-in `plugins/group_control.py`.
+To add a field of a lease, see `Lease`. To show it to people, add it to `ShardStatus` and `SHARD_COLUMNS` in `plugins/group_control.py`.
 """

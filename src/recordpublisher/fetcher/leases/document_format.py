@@ -18,7 +18,7 @@ ByStream = dict[str, dict[str, Count]]
 def to_bytes(content: Mapping[str, Any]) -> bytes:
     """Return compact JSON that `read_document` can read. It is compact because DynamoDB bills an item by its size.
 
-    Raises: TypeError if `content` is not plain JSON. A datetime, for example, is refused, because it would be read back as text.
+    Raises: TypeError if `content` is not plain JSON, such as a datetime.
     """
     return json.dumps({"format": FORMAT, **content}, separators=(",", ":")).encode()
 

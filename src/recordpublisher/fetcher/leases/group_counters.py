@@ -9,7 +9,7 @@ class GroupCounters(msgspec.Struct):
     """Counters over all workers that the process has been, one after another. All are 0 for a job that runs alone.
 
     - `taken`, `given`: shards that this process acquired and released. `given` does not count shards that ended.
-    - `sealed`: workers of other processes that this one found silent and sealed.
+    - `sealed`: workers of other processes that this process found silent and declared dead.
     - `replaced`: how often other workers have sealed this process's worker. The records after its last stored positions are read again.
     - `in_flight`: records being written, and running calls of user code, when this process learned that its worker was sealed.
     - `withheld`: the shards that each worker should have released, at the last read of the group (`GroupView.withheld`).
@@ -32,7 +32,7 @@ class GroupCounters(msgspec.Struct):
         self.sealed += workers
 
     def count_replaced(self, in_flight: int) -> None:
-        """Count that other workers have sealed (declared dead) the worker of this process.
+        """Count one replacement of this process's worker: other workers have declared it dead (sealed it).
 
         `in_flight`: number of records being written and of running calls of user code.
         """

@@ -19,14 +19,14 @@ from .worker_record import WorkerRecord
 log = logging.getLogger("recordpublisher.group")
 
 RECENT_INTERVALS = 1.2
-"""A running worker's last heartbeat is at most this many intervals old, with the time that its call takes."""
+"""How old the last heartbeat of a running worker may be, in heartbeat intervals. This includes the time that its call takes."""
 
 
 class GroupObserver:
-    """Keeps what one worker has observed of the others: how long each has been silent, and since when the members are the same.
+    """Keeps what one worker has observed of its group: how long each other worker has been silent, and since when the members are the same.
 
-    Times are measured by a clock that also runs while the machine sleeps. A read of the group's documents that the machine's sleep has
-    interrupted took too long, and is not used.
+    Times are measured by a clock that also runs while the machine sleeps. If the machine sleeps during a read of the group's documents, the
+    read takes too long, and is not used.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class GroupObserver:
 
     @property
     def has_read_group(self) -> bool:
-        """Whether the group was read at least once. Before that `members` is empty, which proves nothing."""
+        """Whether the group was read at least once. Before that `members` is empty, even if the group has members."""
         return bool(self._records)
 
     @property
@@ -74,13 +74,13 @@ class GroupObserver:
 
     @property
     def sealed_for_long(self) -> frozenset[str]:
-        """The workers that have been sealed for longer than the tracker timeout, so that they no longer hold back the watermark."""
+        """The workers that have been dead (sealed) for longer than the tracker timeout. They no longer hold back the group's watermark."""
         latest = self._clock.boottime() - self._settings.tracker_timeout
         return frozenset(worker for worker, since in self._sealed_since.items() if since < latest)
 
     @property
     def late(self) -> Set[str]:
-        """The workers that, at the last read, had sent no heartbeat for half of their lease duration, which is two heartbeat intervals."""
+        """The workers that had sent no heartbeat for half of their lease duration when the group was last read."""
         return self._late
 
     async def read_group(self) -> GroupView | None:
@@ -122,7 +122,7 @@ class GroupObserver:
     async def _lost_records(self, table: LeaseTable, found: Set[str], now: float) -> dict[str, WorkerRecord]:
         """Return a sealed record for each owner whose record has been missing for the duration of a lease.
 
-        The record of an owner is never deleted by a worker. A process whose record is missing can write it no more, so it ends.
+        No worker deletes the record of an owner. A process whose record was deleted cannot write it again, so its worker ends.
         """
         missing = set() if table.alone is not None else table.owners - found
         before = self._missing_since
@@ -139,13 +139,13 @@ class GroupObserver:
         return lost
 
     def silent_workers(self, view: GroupView) -> dict[str, float]:
-        """Return the other workers that have sent no heartbeat for the duration of their lease, each with that duration (seconds)."""
+        """Return the other workers that have sent no heartbeat for their lease duration, with that duration (seconds)."""
         return {worker: self._lease_of(view.records[worker]) for worker in sorted(self._silent(view, 1))}
 
     async def seal(self, worker: str) -> WorkerRecord:
-        """Declare a worker dead: seal its record as it was at the last read.
+        """Declare a worker dead: mark its record as sealed, if the record has not changed since the last read.
 
-        Raises: ConflictError if the worker has sent a heartbeat since, or if another process has sealed it.
+        Raises: ConflictError if the worker has sent a heartbeat since then, or if another process has sealed the record.
         """
         return await self._group.seal_record(self._records[worker])
 
@@ -171,8 +171,8 @@ class GroupObserver:
     async def _read_records(self) -> tuple[float, dict[str, StoredDocument[WorkerRecord]]]:
         """Read the worker records. Return when the read was sent, and the records.
 
-        If the lease table names an owner, the owner's record must already count the shard in its watermark. So the records must not be
-        older than the table: the first read after a new table is consistent, and later reads never replace a record by an older one.
+        The records must not be older than the lease table, because the record of a shard's owner must already count the shard in its
+        watermark. So the first read after a new table is consistent, and later reads never replace a record by an older one.
         """
         version, before = self._cache.version, self._records
         sent, is_consistent = self._clock.boottime(), version != self._consistent_since

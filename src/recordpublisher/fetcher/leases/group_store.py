@@ -42,7 +42,7 @@ from .worker_record import WorkerRecord
 WORKERS = "group/workers/"
 MAX_ATTEMPTS = 10
 CALL_SECONDS = 30.0
-"""Timeout of a call for which no lease waits (seconds). The first call to a store takes longest, because it connects."""
+"""Default timeout of a call (seconds). The first call to a store takes longest, because it connects."""
 
 
 class GroupStore:
@@ -62,12 +62,12 @@ class GroupStore:
         return self._store.place
 
     async def read_table(self) -> StoredDocument[LeaseTable] | None:
-        """Return the lease table, read consistently, or None if there is none, because no group has begun here."""
+        """Return the lease table, read consistently. Return None if there is none: no group has begun here."""
         found = await self._call(self._store.get(LEASE_TABLE))
         return None if found is None else self.table_of(found)
 
     async def write_table(self, table: LeaseTable, expected: str | None) -> StoredDocument[LeaseTable]:
-        """Replace the version `expected`, or create the table if `expected` is None."""
+        """Replace the lease table if its stored version is `expected`, or create it if `expected` is None. Return the stored table."""
         return StoredDocument(table, await self.write(LEASE_TABLE, table_to_bytes(table), expected))
 
     def table_of(self, value: VersionedValue) -> StoredDocument[LeaseTable]:
@@ -103,11 +103,11 @@ class GroupStore:
         return sealed
 
     def own_record(self, worker: str) -> OwnDocument[WorkerRecord]:
-        """Return the record of this process's worker, for writing."""
+        """Return the document with the record of `worker`, for writing. `worker` must be a worker of this process."""
         return OwnDocument(self, f"{WORKERS}{worker}", WorkerRecord.from_bytes)
 
     async def read_part(self, worker: str, number: int) -> StoredDocument[PositionPart] | None:
-        """Return a part of a worker's positions (see `PositionPart`), read consistently, or None if there is no such part."""
+        """Return part `number` of a worker's positions, read consistently, or None if there is none. A part is one document."""
         name = part_name(worker, number)
         found = await self._call(self._store.get(name))
         return (
@@ -117,12 +117,12 @@ class GroupStore:
         )
 
     async def read_all_parts(self) -> list[PositionPart]:
-        """Return every stored part, including those of workers that the lease table does not name."""
+        """Return every stored document with positions (part), including those of workers that the lease table does not name."""
         found = await self._call(self._store.list(PARTS_PREFIX, consistent=True))
         return [PositionPart.from_bytes(each.value, self._place(name)) for name, each in found.items()]
 
     async def seal_part(self, sealed: PositionPart, number: int, expected: str) -> None:
-        """Replace a part by its sealed version, which the worker that owns the part cannot replace.
+        """Replace part `number` of a worker's positions (one document) by `sealed`. The worker itself can then no longer write it.
 
         `expected`: the version of the part that was read.
 
@@ -131,21 +131,24 @@ class GroupStore:
         await self.write(part_name(sealed.worker, number), sealed.to_bytes(), expected)
 
     def own_part(self, worker: str, number: int) -> OwnDocument[PositionPart]:
-        """Return a part of the positions of this process's worker, for writing."""
+        """Return the document with part `number` of the positions of `worker`, for writing. `worker` must be a worker of this process."""
         return OwnDocument(self, part_name(worker, number), PositionPart.from_bytes)
 
     async def delete_worker(self, worker: str) -> None:
-        """Delete the parts of a sealed worker, and then its record. The record goes last, because it names the parts."""
+        """Delete the positions of a dead (sealed) worker, and then its record.
+
+        The record goes last, because it names the documents to delete.
+        """
         await self.delete_parts(worker)
         await self._call(self._store.delete(f"{WORKERS}{worker}"))
 
     async def part_count(self, worker: str) -> int:
-        """Return how many parts of a worker's positions may be stored, for a worker whose record is missing."""
+        """Return how many documents with positions a worker may have. Used if the worker's record, which states the number, is missing."""
         numbers = [name.rpartition("/")[2] for name in await self.names(f"{PARTS_PREFIX}{worker}/")]
         return 1 + max((int(number) for number in numbers if number.isdecimal()), default=0)
 
     async def delete_parts(self, worker: str) -> None:
-        """Delete the parts (documents with positions) of a sealed worker."""
+        """Delete the documents with positions of a dead (sealed) worker."""
         parts = await self._call(self._store.list_names(f"{PARTS_PREFIX}{worker}/"))
         await self._call(self._store.delete(*parts))
 
@@ -196,7 +199,10 @@ D = TypeVar("D", bound=SealableDocument)
 
 
 class OwnDocument(Generic[D]):
-    """Writes a document of this process's worker, until another process seals it. Each write is conditional on the stored version."""
+    """Writes a document that belongs to a worker of this process, until another process seals it.
+
+    Each write is conditional on the stored version.
+    """
 
     def __init__(self, group: GroupStore, name: str, parse: Callable[[bytes, str], D]) -> None:
         self._group = group
@@ -205,12 +211,13 @@ class OwnDocument(Generic[D]):
         self._version: str | None = None
 
     async def write(self, document: D) -> None:
-        """Replace the last version of the document; the first write creates it.
+        """Replace the last version of the document. The first write creates it.
 
-        If the stored version is not the expected one, an earlier write without an answer took effect, and this write is repeated on that
-        version.
+        If the stored version is not the expected one, an earlier write that got no answer took effect. Then this write is repeated on the
+        stored version.
 
-        Raises: FencedError if the document was sealed or deleted; StoreUnavailableError if the version was wrong too often.
+        Raises: FencedError if the document was sealed or deleted; StoreUnavailableError if it changed during each of `MAX_ATTEMPTS`
+        attempts.
         """
         content = document.to_bytes()
         for _ in range(MAX_ATTEMPTS):
@@ -235,7 +242,7 @@ class OwnDocument(Generic[D]):
 def alone_states(positions: Positions, alone: AloneOwner) -> dict[str, ShardState]:
     """Return the state of each shard of a job that runs alone, from the positions of its worker.
 
-    Positions with another epoch are ignored: a start has written them and then failed to acquire the shards.
+    Positions with another epoch than that of `alone` are ignored: a process has written them and then failed to acquire the shards.
     """
     return {key.shard: stored.state for key, stored in positions.items() if key.epoch == alone.epoch}
 
@@ -319,7 +326,7 @@ class TableCache:
         return self.version < version or self._clock.monotonic() - self._read_at > MAX_AGE_SECONDS
 
     async def read(self) -> LeaseTable | None:
-        """Read the table consistently, and return the newest known one."""
+        """Read the table consistently, and return the newest known one, or None if there is none."""
         now = self._clock.monotonic()
         found = await self._group.read_table()
         self._adopt(found)
@@ -404,12 +411,12 @@ async def store_as_group(
 
 
 def part_name(worker: str, number: int) -> str:
-    """Return the name of the document with this part of a worker's positions."""
+    """Return the name of the document with part `number` of a worker's positions."""
     return f"{PARTS_PREFIX}{worker}/{number}"
 
 
 async def read_parts(group: GroupStore, record: WorkerRecord) -> Positions:
-    """Return the positions in every part that a worker's record names, read consistently."""
+    """Return the positions in all documents that a worker's record names, read consistently."""
     found: dict[PositionKey, StoredPosition] = {}
     for number in range(record.parts):
         part = await group.read_part(record.worker, number)
@@ -424,7 +431,10 @@ async def read_positions(group: GroupStore, entries: GroupStore | None, record: 
 
 
 async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker: str) -> PositionPart | None:
-    """Return the part of a worker that runs alone: it is next to the sink's rows, or else in the group's store. None if there is none."""
+    """Return the part (the stored positions) of a worker that runs alone, or None if there is none.
+
+    Look first in `entries`, the store next to the sink's rows, and then in `group`.
+    """
     for place in (entries, group):
         if place is not None and (part := await place.read_part(worker, 0)) is not None:
             return part.document
@@ -432,11 +442,11 @@ async def read_alone_part(group: GroupStore, entries: GroupStore | None, worker:
 
 
 async def alone_part_of(group: GroupStore, entries: GroupStore | None, table: LeaseTable) -> PositionPart | None:
-    """Return the part of the worker that runs the job of this lease table alone.
+    """Return the stored positions (the part) of the worker that runs the job of `table` alone.
 
-    Return None if there is none, for example because the table was replaced in the meantime.
+    Return None if there are none, for example because the table was replaced in the meantime.
 
-    Raises: MissingPositionsError if the job's sink kept the part with its rows, and it is not with the rows of this process's sink.
+    Raises: MissingPositionsError if the job's sink kept the part with its rows, and this process's sink does not have it.
     """
     assert table.alone is not None
     if (part := await read_alone_part(group, entries, table.alone.worker)) is not None:

@@ -11,10 +11,10 @@ from .shard_listing import ShardListing
 
 
 class GroupUpkeep:
-    """Keeps the lease table complete, and deletes documents that no process needs. Only the member with the first name does this work.
+    """Keeps the lease table complete, and deletes documents that no process needs. Only the member whose name sorts first does this work.
 
-    A sealed worker may still be writing the lease table, to acquire shards. Its documents are deleted only after the table has a later
-    version, which does not name the worker: then its write cannot take effect.
+    A dead (sealed) worker may still be writing the lease table, to acquire shards. Its documents are deleted only after a later version of
+    the table is stored that does not name the worker. Then its write can no longer take effect.
     """
 
     def __init__(
@@ -72,7 +72,9 @@ class GroupUpkeep:
         return True
 
     async def clean(self, view: GroupView) -> None:
-        """Delete the documents of sealed workers that no lease names, once a later version of the lease table shows that it is safe.
+        """Delete the documents of sealed workers that no lease names.
+
+        This needs two calls, because the documents are deleted only after a later version of the lease table is stored.
 
         Raises: StateError if the documents cannot be used.
         """

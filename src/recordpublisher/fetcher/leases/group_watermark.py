@@ -1,4 +1,4 @@
-"""Computes the watermark of a group: the lowest of the watermarks that its workers state for their shards (E8)."""
+"""Computes the watermark of a group: the lowest of the watermarks that its workers report for their shards (E8)."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -11,11 +11,11 @@ from .worker_record import WorkerRecord
 
 
 def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str] = frozenset()) -> int | None:
-    """Return the watermark of the group. It is never lower than `known` (the value that this worker knows), or than a value that another
-    worker has stated.
+    """Return the watermark of the group. It is never lower than `known`, the value that this worker knows.
 
-    A sealed worker counts while the lease table names it, except if it is in `excluded` (sealed for longer than the tracker timeout). A
-    shard without an owner counts with the lowest watermark of its parents.
+    It is also never lower than a value that another worker has reported. A sealed worker counts while the lease table names it, except if
+    it is in `excluded` (sealed for longer than the tracker timeout). A shard without an owner counts with the lowest watermark of its
+    parents.
     """
     counted: list[ShardWatermark] = []
     for worker, record in view.records.items():
@@ -31,9 +31,11 @@ def group_watermark(view: GroupView, known: int | None, excluded: frozenset[str]
 
 
 def is_above(record: WorkerRecord | None, group: int | None) -> bool:
-    """Return whether the watermark of a group waits for other workers than this one, whose record it was computed from.
+    """Return whether the watermark of one worker is above that of the group, which then waits for other workers.
 
-    The newest watermark of the worker would not tell: the group learns of it from the worker's next heartbeat.
+    - `record`: the worker's record from which `group` was computed. The worker's newest watermark may be higher, but the group learns of it
+      only from the next heartbeat. An idle worker counts as above.
+    - `group`: the watermark of the group.
     """
     if record is None or not record.is_active:
         return record is not None
@@ -63,10 +65,10 @@ def highest_watermark(shards: Iterable[ShardWatermark]) -> int | None:
 
 
 class WorkerWatermark:
-    """Computes the watermark that this worker states for its shards. Keeps the shards that the worker has recently released.
+    """Computes the watermark that this worker reports for its shards. Keeps the shards that the worker has recently released.
 
-    Before a worker acquires a shard, it stores the shard's position. From then on it counts the shard, until some time after the lease
-    table names another worker, because other workers may still use an older version of the table. So at any time at least one
+    Before a worker acquires a shard, it stores the shard's position. From then on it counts the shard. It stops counting some time after
+    the lease table names another worker, because other workers may still use an older version of the table. So at any time at least one
     worker counts each shard.
     """
 

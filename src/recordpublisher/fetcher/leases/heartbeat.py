@@ -22,8 +22,7 @@ from .worker_record import WorkerRecord
 
 
 class Heartbeat:
-    """Writes the worker's record again and again, each time with the next number (`beat`), which shows other workers that this one is
-    running.
+    """Shows other workers that this one is running: writes its record again and again, each time with the next number (`beat`).
 
     `describe` returns the current record with the given number.
     """
@@ -87,7 +86,7 @@ class _Heartbeat:
     has_moved: bool = False
 
     def count_until(self, now: float, *, is_gap: bool) -> None:
-        """Count the time since the last call as time without a new heartbeat, or start again from zero if `is_gap`."""
+        """Add the time since the last call to the time without a new heartbeat. If `is_gap`, leave that time out."""
         if not is_gap and now > self.counted_until:
             self.stood += now - self.counted_until
         if is_gap or now > self.counted_until:
@@ -143,9 +142,9 @@ class SentAt(NamedTuple):
 class WritePermission:
     """Decides whether the process may write to the sink: for some time after it has sent a heartbeat that was confirmed.
 
-    Other workers seal a worker if its heartbeat does not change for the lease duration. The time counts from the sending of the heartbeat,
-    because the answer may arrive long after the heartbeat took effect. The clock runs while the machine sleeps. No clock runs while a
-    virtual machine is paused, so after a suspension that was noticed a new heartbeat is needed.
+    Other workers seal a worker if its heartbeat does not change for the lease duration. The permission counts from the sending of a
+    heartbeat, because the answer may arrive long after the heartbeat took effect. The clock runs while the machine sleeps. No clock runs
+    while a virtual machine is paused, so after a suspension that was noticed a new heartbeat is needed.
 
     Pauses of a virtual machine below 2 s (`SuspensionDetector`) are not noticed. They are harmless if together they are shorter than the
     third of the lease duration between the end of the permission and the seal: 6.7 s by default.
@@ -191,9 +190,9 @@ async def join_group(
 ) -> None:
     """Write the first heartbeat, which makes this worker a member of the group.
 
-    An attempt without an answer may have stored a record. Other workers then see a heartbeat that does not change; after a lease duration
-    they seal the worker and delete the record, and might delete a record that a later attempt stores. So the join fails if it takes longer
-    than a lease duration, by two clocks, because one of them may stop while the process is suspended.
+    The join fails if it takes longer than a lease duration. An attempt that got no answer may have stored a record. Other workers then see
+    a heartbeat that does not change, seal the worker, and might delete the record that a later attempt stores. Two clocks measure the time,
+    because one of them may stop while the process is suspended.
 
     - `write_first`: writes the first heartbeat, and repeats the write until it is confirmed.
     - `duration`: length of a lease in seconds.

@@ -17,7 +17,7 @@ from .position_documents import SHARDS_PER_PART
 HANDOVER_SECONDS = 0.2
 """Seconds between two reads of the group's documents while shards are transferred between workers."""
 ANNOUNCE_SECONDS = 5.0
-"""The longest time for which a worker that leaves continues to read, so that the other workers notice its announcement (seconds)."""
+"""How long a worker that leaves continues to read at most (seconds). In this time the other workers notice its announcement."""
 LEAVING_POLL_SECONDS = 0.5
 """Seconds between two reads of the group's documents by a worker that has announced that it will leave."""
 HELD_POLL_SECONDS = 1.0
@@ -46,8 +46,7 @@ class LeaseSettings:
     def of(cls, properties: Properties, shards_per_part: int) -> LeaseSettings:
         """Read the settings from the job's properties.
 
-        A sealed worker holds back the watermark until other workers have acquired its shards. They need up to twice the lease duration, so
-        the tracker timeout must be at least that.
+        A sealed worker holds back the watermark until other workers have acquired its shards. They need up to twice the lease duration.
 
         Raises: ConfigurationError if the tracker timeout is less than twice the lease duration.
         """
@@ -74,9 +73,9 @@ class LeaseSettings:
 
     @property
     def reserved_seconds(self) -> float:
-        """How long only the worker that the plan names may acquire a free shard (seconds). After that any worker may.
+        """How long a free shard is reserved for the worker that should have it (seconds). After that any worker may acquire it.
 
-        If the named worker has died, it is sealed within this time, and a new plan names another worker.
+        If that worker has died, it is declared dead within this time, and another worker should have the shard.
         """
         return self.duration * 2
 

@@ -71,10 +71,10 @@ class LeaseTable:
         return not lease.ended and parents_ended(lease.parents, self._has_ended)
 
     def initial_state(self, shard: str) -> ShardState:
-        """Return the state with which a shard begins that no worker has read yet. A child inherits the lowest watermark of its parents.
+        """Return the first state of a shard that no worker has read yet. A child inherits the lowest watermark of its parents.
 
-        The state's `seen_ms` is the latest known time at which nothing of the shard can have been lost: a time at which its parents were
-        still open, or the time that replaced LATEST if the group began at LATEST.
+        The state's `seen_ms` is the latest known time at which no record of the shard can have been lost. At that time its parents were
+        still open, or the group began at LATEST.
         """
         lease = self.leases[shard]
         start = self.start if lease.is_first else StartingPosition.trim_horizon()
@@ -107,8 +107,8 @@ class LeaseTable:
         - `taken`: shards that the writer acquires, with the epoch of each.
         - `ended`: shards that ended. Their children are added without an owner.
         - `found`: listed shards that the table does not have.
-        - `expired`: shards past retention. Their children no longer wait for them, and the lease of such a shard is removed if it has ended
-          and no child of it is known.
+        - `expired`: shards past retention. Their children no longer wait for them. Their leases are removed if they have ended and have no
+          known children.
         - `children`: listed children of ended shards whose end did not name them.
         - `deleted`: shards of deleted streams, whose leases are removed.
         - `drained`: workers that are asked to leave.
@@ -116,8 +116,8 @@ class LeaseTable:
 
         The lease of an ended shard is removed when each of its children has had an owner.
 
-        Raises: ImpossibleStateError if an acquired shard has ended, or if its epoch in `taken` is not above its last one, or is above the
-        new version.
+        Raises: ImpossibleStateError if a shard in `taken` has ended, or if its new epoch is not possible. The epoch must be above the last
+        one, and at most the new version.
         """
         version = self.version + 1
         leases = {shard: lease for shard, lease in {**(found or {}), **self.leases}.items() if shard not in deleted}
@@ -142,11 +142,14 @@ class LeaseTable:
         return replace(self, version=version, writer=writer, leases=_without_followed(leases), drained=asked)
 
     def reset_to(self, writer: str, leases: Mapping[str, Lease]) -> LeaseTable:
-        """Return the next version, written by `writer`, with these leases only: no worker runs alone, none is asked to leave."""
+        """Return the next version, written by `writer`, with only these leases. `alone` is None and `drained` is empty."""
         return replace(self, version=self.version + 1, writer=writer, leases=leases, drained=frozenset(), alone=None)
 
     def with_alone_owner(self, worker: str, job: GroupJob) -> LeaseTable:
-        """Return the next version, in which `worker` owns every shard and there are no leases: the worker's positions have all states."""
+        """Return the next version, for a job that `worker` runs alone.
+
+        It has no leases, because the worker's positions have the state of each shard.
+        """
         version = self.version + 1
         return replace(self.reset_to(worker, {}), job=job, alone=AloneOwner(worker, version))
 
@@ -176,7 +179,7 @@ class LeaseTable:
 def table_to_bytes(table: LeaseTable) -> bytes:
     """Return the table as JSON.
 
-    The lease of an owned shard is stored as `[index of its owner, epoch]`, which is short, and any other lease as an object (`Lease`).
+    The lease of an owned shard is stored as `[index of its owner, epoch]`, and any other lease as an object (`Lease`).
     """
     workers = sorted({lease.owner for lease in table.leases.values() if lease.owner is not None})
     numbers = {worker: number for number, worker in enumerate(workers)}
@@ -246,7 +249,7 @@ def _with_keys(lease: Lease, changed: Callable[[Iterable[str], str], tuple[str, 
 
 
 class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The lease of one shard, also as it is stored, except that a stored lease has short ids of its children and parents.
+    """The lease of one shard. It is stored in the same form, but with short ids of its children and parents.
 
     To add a field: declare it here with a default and a short stored name, set it where the lease changes (`LeaseTable.with_changes`), and
     add it to the strategy `tables` in tests/fetcher/leases/test_documents.py. A lease with an owner takes more bytes if the field does not
@@ -260,8 +263,8 @@ class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
       known children.
     - `seen_ms`: a time at which an ended shard was certainly open (epoch ms). If the lease has had no owner, `ShardState` describes it.
     - `parents`: the shards that must end first, if the lease has had no owner.
-    - `start`: where the shard begins if the lease has had no owner, and a person or an earlier mode of the job has decided that. None for
-      most shards; `is_first` then decides.
+    - `start`: where the shard begins, if a person or an earlier mode of the job has decided that. It is used until the lease has an owner.
+      If it is None, as for most shards, `is_first` decides.
     - `is_first`: whether the shard existed when its stream was first listed, so that it begins at the group's start. Other shards begin at
       TRIM_HORIZON.
     """
@@ -377,7 +380,7 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     name: str | None = None
 
     def contradiction(self, of_group: GroupJob | None) -> str | None:
-        """Return, as a clause of a message, how the group's job differs from the job of this process. Return None if they are the same.
+        """Return, as a clause of a message, how the group's job `of_group` differs from this one. Return None if they are the same.
 
         A table that names no job is compatible with every job.
         """

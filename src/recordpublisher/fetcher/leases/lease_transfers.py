@@ -32,8 +32,9 @@ WARN_SECONDS = 60.0
 class LeaseGiver:
     """Releases shards that other workers should have, or all shards if the worker is leaving.
 
-    A shard is released when the sink has finished all of its records that were emitted, and the position is stored (`take_checkpoint`). A
-    stopped shard is not read again under the same lease. `on_sink_error` is described in `Worker`.
+    A shard is released when the sink has finished all records that it has received, and the position is stored (`take_checkpoint`). A
+    stopped shard is not read again under the same lease. `on_sink_error` is called with an error of the sink. If it is None, `run` raises
+    the error.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class LeaseGiver:
 
 
 class LeaseTaker:
-    """Acquires free shards for this worker. Keeps since when each free shard has been seen free."""
+    """Acquires free shards for this worker."""
 
     def __init__(
         self,
@@ -168,8 +169,8 @@ class LeaseTaker:
     async def take(self, view: GroupView, plan: Mapping[str, str]) -> bool:
         """Acquire the free shards that this worker should have. Return whether the lease table may have changed.
 
-        If the outcome of the write is unknown, the same write is repeated on the same version of the table. A position that was stored in
-        advance is dropped only when a later version of the table shows that the write did not take effect.
+        The positions of these shards are stored before the lease table is written. If the outcome of that write is unknown, it is repeated
+        on the same version of the table.
 
         Raises: FencedError if this worker was sealed; StateError if a stored position is missing or cannot be read.
         """
@@ -193,13 +194,14 @@ class LeaseTaker:
         return True
 
     async def _write(self, before: LeaseTable, ended: Mapping[str, ShardEnd]) -> None:
-        """Write the lease table. If another worker was faster, write again on the version of that worker, without leases changed there.
+        """Write the lease table.
 
-        Each further attempt begins with a heartbeat, which fails if this worker was sealed. A sealed worker must not write: its documents
-        may be deleted by now, and the table would name it.
+        If another worker was faster, write again on that worker's version, without the leases that it has changed.
+
+        Each further attempt begins with a heartbeat, which fails if this worker was sealed. A sealed worker must not write.
 
         - `before`: the table for which the positions were prepared.
-        - `ended`: the shards that were found ended, whose end is written.
+        - `ended`: the ends to write, of shards that turned out to have ended.
         """
         taken: Mapping[str, int] = self._owned.prepared_at(before.version)
         for _ in range(MAX_ATTEMPTS):
@@ -211,6 +213,7 @@ class LeaseTaker:
             self._owned.on_take(taken, table.version)
             if await self._cache.replace(table.with_changes(self._worker, taken=taken, ended=ended)):
                 return
+            # The documents of a sealed worker may be deleted by now, and the table would name the worker.
             await self._heartbeat.write()
 
     def _observe_free(self, view: GroupView) -> None:
@@ -248,9 +251,9 @@ class LeaseTaker:
         return await (self._positions.seal(record) if record.is_sealed else self._positions.read(record))
 
     async def _fail_unless_changed(self, before: LeaseTable, shard: str) -> None:
-        """Raise StateError because the position of a shard is missing, unless the lease table has changed.
+        """Raise MissingPositionsError for a shard without a stored position, but only if the lease table has not changed since `before`.
 
-        In a newer table the shard may have another owner; then the old owner was right to drop the position.
+        In a newer table the shard may have another owner. Then the old owner was right to drop the position.
         """
         table = await self._cache.read()
         if table is None or table.version == before.version:

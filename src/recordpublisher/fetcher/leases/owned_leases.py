@@ -94,16 +94,16 @@ class OwnedLeases:
         return {shard for shard, epoch in self._epochs.items() if shard in current and scope.epochs.get(shard) == epoch}
 
     def positions_with_prepared(self) -> dict[PositionKey, StoredPosition]:
-        """Return the positions of the last commit, which may not be stored yet, and those of prepared shards.
+        """Return the positions of the last commit, and those of shards that this worker is about to acquire (prepared shards).
 
-        Storing these does not move the position of any shard that is read. Older positions must not be stored, because a commit without an
-        answer may have taken effect.
+        Storing these does not move the position of any shard that is read. Older positions must not be stored, because the last commit may
+        have taken effect even without an answer.
         """
         keys = {PositionKey(shard, epoch) for shard, epoch in self._epochs.items()}
         return {**self._prepared, **{key: stored for key, stored in self._latest.items() if key in keys}}
 
     def positions_besides(self, read: Collection[str]) -> list[StoredPosition]:
-        """Return the positions of shards that are prepared, or that are owned and not in `read`.
+        """Return the positions of shards that this worker is about to acquire, and of shards that it owns and that are not in `read`.
 
         An owned shard is not read if this worker was already leaving when the table made it the owner.
         """
@@ -120,9 +120,9 @@ class OwnedLeases:
     def on_published(self, positions: Positions) -> None:
         """Note that these positions of a checkpoint are stored, and that all rows before them are visible.
 
-        Only then this worker releases a shard, or writes a shard's end into the lease table. So if a commit has to be undone
-        (`CommittingSink.take_back`), no other worker has continued from the positions of that commit.
+        Only then this worker releases a shard, or writes a shard's end into the lease table.
         """
+        # If a commit has to be undone (`CommittingSink.take_back`), no other worker has continued from its positions.
         self._published = positions
 
     # --- changes -------------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class OwnedLeases:
         return {shard: self._epochs[shard] for shard in shards if shard in self._epochs}
 
     def stop(self, leases: Mapping[str, int]) -> None:
-        """Mark these shards as no longer read. The next checkpoint has their last positions.
+        """Mark these shards as no longer read. The next checkpoint stores their last positions.
 
         `leases`: the epoch of each shard when its reader was stopped. Shards whose lease was lost in the meantime are ignored.
         """
@@ -152,23 +152,24 @@ class OwnedLeases:
         self._sent_at[key] = version
 
     def prepared_at(self, version: int) -> dict[str, int]:
-        """Return the epoch of each prepared shard that this worker acquires by replacing this version of the table."""
+        """Return the epoch of each shard that this worker is about to acquire by replacing this version of the lease table."""
         return {key.shard: key.epoch for key, sent_at in self._sent_at.items() if sent_at == version}
 
     def on_take(self, taken: Mapping[str, int], version: int) -> None:
-        """Note that a write was sent which replaces this version of the table and acquires these shards."""
+        """Note that a write was sent that replaces `version` of the lease table and acquires the shards in `taken`."""
         for shard, epoch in taken.items():
             self._sent_at[PositionKey(shard, epoch)] = version
 
     def apply(self, table: LeaseTable) -> LeaseChanges:
         """Adopt the leases in the table, even if answers to earlier writes differ from it. Return what changes for this worker.
 
-        Raises: ImpossibleStateError if the table gives this worker a shard that it has not prepared.
+        Raises: ImpossibleStateError if the table gives this worker a shard that it has not tried to acquire.
         """
         revoked = self._revoked(table)
         for shard in revoked:
             del self._epochs[shard]
             self._stopped.pop(shard, None)
+        # A position that was stored in advance is dropped only when a later version of the table shows the outcome of the write.
         settled = [key for key, sent_at in self._sent_at.items() if sent_at < table.version]
         begun = {
             key.shard: self._prepared[key] for key in settled if table.is_owned(key.shard, self._worker, key.epoch)
@@ -208,9 +209,9 @@ class OwnedLeases:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointScope:
-    """The leases at the beginning of a checkpoint, and the shards that this worker no longer reads and has not released yet.
+    """The leases when a checkpoint began, and the shards that this worker no longer reads and has not released yet.
 
-    Both may change while the sink is flushed.
+    This is a copy, because both may change in the worker while the sink is flushed.
     """
 
     epochs: Mapping[str, int]

@@ -1,7 +1,7 @@
 """Decides from a group's documents which worker should have each shard (the plan), so that the loads of the workers are about equal.
 
 All code here is pure: the same documents give all workers the same plan. `balanced_owners` makes the plan (E6), `GroupView` is one read of
-the documents, and `StatedLoadLevels` rounds loads to coarse levels. The watermark of the group is in `group_watermark.py`.
+the documents, and `StatedLoadLevels` rounds loads to coarse levels.
 """
 
 import heapq
@@ -15,7 +15,7 @@ from .lease_table import LeaseTable
 from .worker_record import WorkerRecord
 
 MIN_DIFFERENCE = 0.1
-"""Part of the larger share by which the shares of two workers must at least differ before a shard moves between them."""
+"""A shard moves between two workers only if their shares differ by more than this fraction of the larger share."""
 
 
 def balanced_owners(
@@ -27,7 +27,7 @@ def balanced_owners(
     shard goes to the worker with the smallest share, heaviest shard first. Then shards move from the worker with the largest share to the
     one with the smallest, one at a time, while that is worthwhile (`_Plan.best_move`).
 
-    Every step reduces the sum of the squared shares, so the procedure ends. If it is applied to its own result, nothing moves.
+    If the function is applied to its own result, nothing moves.
     """
     if not workers:
         return {}
@@ -38,6 +38,7 @@ def balanced_owners(
     free = (shard for shard, owner in owners.items() if owner is None)
     for shard in sorted(free, key=lambda each: (-weights[each], each)):
         plan.give(shard, weights[shard], plan.smallest)
+    # Every step reduces the sum of the squared shares, so the loop ends.
     while (move := plan.best_move()) is not None:
         weight, giver, receiver = move
         plan.give(plan.take_back(weight, giver), weight, receiver)
@@ -80,9 +81,11 @@ class _Plan:
     def best_move(self) -> tuple[int, str, str] | None:
         """Return the weight of a shard to move, its giver and its receiver, or None if no move is worthwhile.
 
-        The receiver is the worker with the smallest share, and the giver the one with the largest share that has a shard worth moving. A
-        move is worthwhile if it reduces the larger of the two shares by more than half of the shard's weight, and if the shares differ by
-        more than the fraction `MIN_DIFFERENCE` of the giver's share.
+        The receiver is the worker with the smallest share. The giver is the one with the largest share that has a shard worth moving. A
+        move must meet both conditions:
+
+        - It reduces the larger of the two shares by more than half of the shard's weight.
+        - The shares differ by more than the fraction `MIN_DIFFERENCE` of the giver's share.
         """
         receiver = self.smallest
         for giver in sorted(self._shares, key=lambda worker: (-self._shares[worker], worker)):
@@ -116,12 +119,12 @@ class GroupView:
 
     @property
     def max_watermark(self) -> int | None:
-        """The highest watermark of any shard, as workers that are not sealed have stated it."""
+        """The highest watermark of any shard that workers have reported. Dead (sealed) workers do not count."""
         return latest(*(record.max_watermark for record in self.records.values() if not record.is_sealed))
 
     @property
     def has_handover(self) -> bool:
-        """Whether a shard is being transferred between workers, which then read the group's documents more often."""
+        """Whether shards are being transferred. Workers then read the group's documents more often."""
         unsealed = (record for record in self.records.values() if not record.is_sealed)
         return any(record.released or record.is_leaving for record in unsealed)
 
@@ -194,7 +197,7 @@ class GroupView:
         return found
 
     def load_level(self, shard: str) -> int:
-        """Return the load level of the shard that its owner states, or 0 if the owner states none."""
+        """Return the load level (the rounded load) that the owner of the shard reports, or 0 if it reports none."""
         owner = self.table.leases[shard].owner
         record = None if owner is None else self.records.get(owner)
         return 0 if record is None else record.load_level(shard)
@@ -207,9 +210,7 @@ def _first_besides(worker: str, members: Iterable[str]) -> str | None:
 # Measures the load of shards, and rounds it to coarse levels, so that all workers plan with the same numbers (E6).
 
 FLOOR_BYTES_PER_SECOND = 1_000.0
-"""The load that a shard without traffic counts as (bytes per second). It is small compared with a busy shard's. Shards at rest all count
-the same, so they are shared by number.
-"""
+"""The load that a shard without traffic counts as (bytes per second). Shards at rest all count the same, so they are shared by number."""
 LEVEL_RATIO = 1.25
 _UNITS_PER_FLOOR = 1_000
 MAX_LEVEL = 60
@@ -218,9 +219,9 @@ RATE_SECONDS = 60.0
 
 
 def next_load_level(stated: int, bytes_per_second: float) -> int:
-    """Return the load level that the worker should state next.
+    """Return the load level (rounded load) that the worker should report next for a shard.
 
-    The level stays as it is until the load differs from it by more than a quarter, or has fallen to `FLOOR_BYTES_PER_SECOND`.
+    The level stays at `stated` until the load differs from it by more than a quarter, or has fallen to `FLOOR_BYTES_PER_SECOND`.
     """
     exact = math.log(max(bytes_per_second, FLOOR_BYTES_PER_SECOND) / FLOOR_BYTES_PER_SECOND, LEVEL_RATIO)
     # The floor is within a quarter of level 1. Without `exact > 0` an idle shard would stay at level 1, and idle shards would not be
@@ -261,24 +262,21 @@ class LoadRate:
 
 
 class StatedLoadLevels:
-    """Keeps the load level that this worker states for each of its shards.
+    """Keeps the load level (rounded load) that this worker reports for each of its shards.
 
-    A shard begins with the level that its previous owner stated. If it began with the lowest level, each move of a shard would look like a
-    change of loads, and cause another move.
+    A shard begins with the level that its previous owner reported. If it began with the lowest level, each move of a shard would look like
+    a change of loads, and cause another move.
     """
 
     def __init__(self) -> None:
         self._levels: dict[str, int] = {}
 
     def inherit(self, shard: str, level: int) -> None:
-        """Set the level of a shard that this worker acquires: the level that the previous owner has stated."""
+        """Set the level of a shard that this worker acquires: the level that the previous owner has reported."""
         self._levels[shard] = level
 
     def state(self, owned: Iterable[str], loads: Mapping[str, float]) -> dict[str, int]:
-        """Return the level of each owned shard whose level is not the lowest.
-
-        `loads`: measured loads in bytes per second.
-        """
+        """Update the levels from `loads` (bytes per second). Return the level of each shard in `owned`, but leave out the lowest level."""
         for shard, load in loads.items():
             self._levels[shard] = next_load_level(self._levels.get(shard, 0), load)
         return {shard: level for shard in owned if (level := self._levels.get(shard, 0)) > 0}

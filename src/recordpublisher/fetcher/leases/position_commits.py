@@ -30,11 +30,16 @@ class PositionCommits:
         self._has_ended = False
 
     def end(self) -> None:
-        """End the worker: later commits raise FencedError. One in progress may still take effect; it stores positions and rows together."""
+        """End the worker: later commits raise FencedError.
+
+        A commit in progress may still take effect. It stores positions and rows together.
+        """
         self._has_ended = True
 
     async def take_checkpoint(self, *, may_be_partial: bool) -> None:
-        """Flush the sink, then store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it.
+        """Flush the sink, then store how far each shard was written to it.
+
+        With `may_be_partial`, store how far the sink has finished the records of each shard.
 
         Raises: FencedError if the worker was replaced or has ended, even while the sink was flushed; StateError if the positions cannot be
         stored.
@@ -57,7 +62,7 @@ class PositionCommits:
                 self._owned.on_published(positions)
 
     async def store_prepared(self) -> None:
-        """Store the positions of prepared shards in addition to the positions that are already stored.
+        """Store the positions of shards that this worker is about to acquire, in addition to the positions that are stored already.
 
         Raises: FencedError if the worker was replaced or has ended; StateError if the positions cannot be stored.
         """

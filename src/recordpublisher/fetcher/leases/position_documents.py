@@ -90,7 +90,7 @@ class PositionKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredPosition:
-    """How far a shard was emitted (written to the sink). If it has ended, `children` has the parents of each of its children.
+    """How far a shard was written to the sink. If the shard has ended, `children` has the parents of each of its children.
 
     `is_idle` is stored because the next reader of the shard needs it.
     """
@@ -107,13 +107,12 @@ class StoredPosition:
 
 Positions = Mapping[PositionKey, StoredPosition]
 SHARDS_PER_PART = 16
-"""Number of shards in a part, for stores such as DynamoDB that bill each write by the size of the whole item.
+"""Number of shards in one document with positions (part), for stores such as DynamoDB that bill each write by the size of the whole item.
 
-Positions that did not change should not be in the same item as positions that did. An item of DynamoDB has at most 400 KB, and a position
-less than 1 KB. In other stores one part has all positions of a worker.
+An item of DynamoDB has at most 400 KB, and a position less than 1 KB. In other stores one part has all positions of a worker.
 """
 TIP_REWRITE_MS = 300_000
-"""A position is not written again for a newer time of a read at the tip, unless that time is this much newer (ms).
+"""If only the time of the last read at the tip has changed, a position is not written again before the time is this much newer (ms).
 
 The time changes with each read of a shard at rest, but it is only compared with retentions of a day and more.
 """

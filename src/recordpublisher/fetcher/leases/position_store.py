@@ -42,12 +42,12 @@ class PositionStore(ABC):
 
     @property
     def entries(self) -> GroupStore | None:
-        """The store of parts next to the rows of a sink, or None if parts are in the group's store."""
+        """The sink's store, if positions are stored next to its rows. None if they are in the group's store."""
         return None
 
     @property
     def parts(self) -> int:
-        """Number of parts that the worker's record must name."""
+        """Number of documents with positions (parts) that the worker's record must name."""
         return 0
 
     async def join(self) -> None:  # noqa: B027 - optional on purpose
@@ -61,8 +61,7 @@ class PositionStore(ABC):
         """
 
     async def stage(self) -> None:  # noqa: B027 - optional on purpose
-        """Let a `CommittingSink` make its written records durable, so that the next checkpoint commits them; other sinks do nothing
-        here.
+        """Let a `CommittingSink` make its written records durable, so that the next checkpoint commits them. Do nothing for other sinks.
 
         Raises: StateError if the records cannot be staged; the errors of the sink.
         """
@@ -73,8 +72,9 @@ class PositionStore(ABC):
 
         When this returns, a process that seals this worker (declares it dead) finds these positions.
 
-        `is_checkpoint`: whether the positions cover the staged records, so that this write commits them. Raises: FencedError if the worker
-        was sealed; StateError if the positions cannot be stored.
+        `is_checkpoint`: whether the positions cover the staged records, so that this write commits them.
+
+        Raises: FencedError if the worker was sealed; StateError if the positions cannot be stored.
         """
 
     async def publish(self) -> None:  # noqa: B027 - optional on purpose
@@ -89,14 +89,18 @@ class PositionStore(ABC):
 
     @abstractmethod
     async def seal(self, record: WorkerRecord) -> Positions:
-        """Seal the positions of a worker whose record is sealed, and return the positions. The worker can then no longer write them."""
+        """Seal the positions of a dead worker, so that it can no longer write them, and return them.
+
+        `record`: the worker's record, which is sealed already.
+        """
 
     async def delete(self, worker: str) -> bool:
-        """Delete the positions of a sealed worker. No lease names this worker. Return whether its record can be deleted as well.
+        """Delete the positions of a sealed worker that no lease names. Return whether the worker's record can be deleted as well.
 
-        If it returns False, the caller calls again later. The documents that hold the positions (parts) may be left: then
-        `GroupStore.delete_worker` deletes them with the record. Raises:
-        StoreUnavailableError if the store cannot be reached now; StateError if waiting does not help.
+        If the result is False, call this again later. Some documents with positions (parts) may be left. `GroupStore.delete_worker` deletes
+        them with the record.
+
+        Raises: StoreUnavailableError if the store cannot be reached now; StateError if waiting does not help.
         """
         return True
 
@@ -119,11 +123,11 @@ class PartPositionStore(PositionStore):
 
     @property
     def parts(self) -> int:
-        """Number of parts that are certainly stored."""
+        """Number of documents with positions (parts) that are certainly stored."""
         return sum(part.stored is not None for part in self._parts)
 
     async def commit(self, positions: Positions, *, is_checkpoint: bool = False) -> bool:
-        """Write each part that changed. A new part is created before the worker's record names it."""
+        """Write each document (part) whose positions have changed. A new part is created before the worker's record names it."""
         self._place(positions)
         is_written = False
         for part in self._parts:
@@ -135,7 +139,7 @@ class PartPositionStore(PositionStore):
         return is_written
 
     async def read(self, record: WorkerRecord) -> Positions:
-        """Return the positions in every part that the worker's record names."""
+        """Return the positions in all documents that the worker's record names."""
         return await read_parts(self._group, record)
 
     async def seal(self, record: WorkerRecord) -> Positions:
@@ -223,7 +227,7 @@ class ShardReaders(Protocol):
         """
 
     def has_unfinished(self, shards: Collection[str]) -> bool:
-        """Return whether records of one of these shards, whose streams were deleted, are not written, or not finished by the sink."""
+        """Return whether any record of these shards is not written yet, or not finished by the sink. Their streams were deleted."""
 
     def drop_all(self) -> None:
         """Forget every shard, because the worker was replaced or has failed."""
@@ -252,4 +256,4 @@ class ShardReaders(Protocol):
         """Whether a shard waits for the watermark of the group to rise."""
 
     def loads(self) -> Mapping[str, float]:
-        """Return the load of each shard that was read for at least a minute (bytes per second; E6)."""
+        """Return the load of each shard that was read for at least a minute (bytes per second)."""

@@ -18,9 +18,9 @@ from .lease_table import Lease, LeaseTable, ShardEnd
 
 
 class ShardListing:
-    """Lists the shards of all streams, at most once in `interval` seconds, and finds out what that changes in the lease table.
+    """Lists the shards of all streams, at most once in `interval` seconds, and finds out what has to change in the lease table.
 
-    The leases of streams that are not listed keep their owners and positions, because a listing shows nothing about them.
+    The leases of streams that are not listed keep their owners and positions.
 
     - `start`: where the group begins. LATEST was replaced by a time.
     - `is_latest`: whether `start` is a time that replaced LATEST.
@@ -63,7 +63,7 @@ class ShardListing:
     async def with_children(self, ends: Mapping[str, ShardEnd]) -> Mapping[str, ShardEnd]:
         """Return `ends`, with the listed children of each shard whose end names no children.
 
-        If the table has the children when their parent ends, the watermark cannot pass their records.
+        If the table has the children when their parent ends, the group's watermark cannot pass their records.
         """
         if not (unnamed := [shard for shard, end in ends.items() if not end.children]):
             return ends
@@ -72,7 +72,7 @@ class ShardListing:
         return {**ends, **{shard: replace(ends[shard], children=children) for shard, children in found.items()}}
 
     async def changes(self, table: LeaseTable) -> ListedChanges:
-        """List the shards, and return what that changes in this table. Return no changes if the last listing is recent."""
+        """List the shards, and return the changes that follow for `table`. Return no changes if the last listing is recent."""
         now = self._clock.monotonic()
         if self._listed_at is not None and now - self._listed_at < self._interval:
             return ListedChanges()
@@ -102,9 +102,9 @@ class ShardListing:
         return ListedChanges(found, unknown | gone, children, self._of_deleted_streams(table))
 
     def _seen_now(self, lease: Lease) -> Lease:
-        """Return the lease with the current time as `seen_ms`, if nothing else shows when the shard began.
+        """Return `lease`. Set its `seen_ms` to the current time if it is not known when the shard began.
 
-        Nothing shows it if the shard appeared after the first listing, and the table no longer has its parents.
+        It is known if the shard was in the first listing, if the lease names parents, or if `seen_ms` is set.
         """
         is_known = lease.is_first or lease.parents or lease.seen_ms is not None
         return lease if is_known else structs.replace(lease, seen_ms=self._clock.now_ms())
@@ -120,11 +120,11 @@ class ListedChanges:
     """The changes of the lease table that follow from a listing.
 
     - `found`: leases to add.
-    - `expired`: shards whose leases can be removed: parents that no listing shows and no shard waits for, and ended shards without known
-      children.
+    - `expired`: shards past retention that no listing shows. They are parents that the table lacks and for which its shards wait, and ended
+      shards without known children.
     - `children`: the children of each ended shard whose last read did not name them.
-    - `deleted`: leases of streams that do not exist. No worker reads these shards, so no reader notices the deletion. The leases must be
-      removed, because shards of a later stream with the same name would continue at their positions.
+    - `deleted`: leases of streams that do not exist. They must be removed, because shards of a later stream with the same name would
+      continue at their positions.
     """
 
     found: Mapping[str, Lease] = field(default_factory=dict)
@@ -139,8 +139,7 @@ class ListedChanges:
 def _unknown_leases(
     table: LeaseTable, listed: Mapping[str, Shard], expired: Set[str], gone: Iterable[str]
 ) -> dict[str, Lease]:
-    """Return a lease for each listed shard that is new: the table does not have the shard, and it was not removed from the table after its
-    end.
+    """Return a lease for each listed shard that is new. A shard that was removed from the table after its end is not new.
 
     - `expired`: parents that are past retention.
     - `gone`: ended shards whose children are past retention and were never read. A new shard of their stream with an expired parent gets

@@ -159,8 +159,8 @@ class Worker:
     async def announce(self) -> bool:
         """Announce that this worker will leave. Return whether there are other workers that can acquire its shards.
 
-        From now on no plan gives this worker a shard, and the others read the group's documents often. This worker continues to read its
-        shards until `leave`.
+        From now on this worker gets no further shards, and the other workers read the group's documents often. This worker continues to
+        read its shards until `leave`.
         """
         if not self._owned.shards or not self.has_others:
             return False
@@ -179,7 +179,11 @@ class Worker:
 
     @property
     def is_joining(self) -> bool:
-        """Whether the lease table is not known yet, no worker owns a shard yet, or this worker has begun none of the shards it owns."""
+        """Whether the group has not yet decided what this worker reads.
+
+        That is so while the lease table is not known, while no worker owns a shard, or while this worker has begun none of the shards it
+        owns.
+        """
         if (table := self._cache.table) is None:
             return True
         has_free = not table.owners and not all(lease.ended for lease in table.leases.values())
@@ -207,10 +211,10 @@ class Worker:
         self._readers.drop_all()
 
     async def seal(self) -> None:
-        """Seal this worker's record after `run` was cancelled, so that other workers acquire the shards at once, from the last
-        checkpoint.
+        """Seal this worker's record after `run` was cancelled, so that other workers acquire the shards at once.
 
-        There is one attempt, and only while heartbeats are confirmed. If it fails, the other workers wait until the leases expire.
+        They continue from the last checkpoint. There is one attempt, and only while heartbeats are confirmed. If it fails, the other
+        workers wait until the leases expire.
         """
         if self.permission.is_given:
             with contextlib.suppress(FencedError, StoreUnavailableError):
@@ -218,12 +222,13 @@ class Worker:
                 log.info("worker %s has left its group", self.name)
 
     async def checkpoint(self, *, may_be_partial: bool = False) -> None:
-        """Store how far each shard was emitted or, if `may_be_partial`, how far the sink has finished it.
+        """Store how far each shard was written to the sink or, if `may_be_partial`, how far the sink has finished its records.
 
         Do nothing before the worker has joined.
 
-        Raises: FencedError if this worker was sealed (declared dead); StoreUnavailableError if the store does not answer, or instead of any
-        other error while no heartbeat is confirmed; StateError if the positions cannot be stored; the errors of the sink.
+        Raises: FencedError if this worker was sealed (declared dead); StoreUnavailableError if the store does not answer; StateError if the
+        positions cannot be stored; the errors of the sink. While no heartbeat is confirmed, StoreUnavailableError replaces the other
+        errors.
         """
         if not self._has_joined:
             return
@@ -296,7 +301,7 @@ class Worker:
         return self._watermark.lowest(read, self._owned.positions_besides(read.keys()), self._clock.monotonic())
 
     async def _judged(self, work: Awaitable[T]) -> T:
-        """Await `work`, and return its result. While no heartbeat is confirmed, raise StoreUnavailableError instead of its errors.
+        """Await `work`, and return its result. While no heartbeat is confirmed, an error of `work` is raised as StoreUnavailableError.
 
         Other workers may have replaced this one and deleted the rows or documents that `work` needs. The caller tries again: then a
         heartbeat shows that the worker was replaced, or the work fails with its own error.
@@ -361,7 +366,7 @@ class Worker:
         return True
 
     async def _replace_alone(self, table: LeaseTable, alone: AloneOwner) -> None:
-        """Seal the worker that runs the job alone, and write a table in which the group has its shards.
+        """Seal the worker that runs the job alone, and write a lease table that gives its shards to the group.
 
         Only the first worker of a process does that.
 
@@ -381,11 +386,10 @@ class Worker:
             log.info("worker %s has replaced worker %s, which ran this job alone", self.name, alone.worker)
 
     async def _waits_for_deleted(self) -> bool:
-        """Return whether to wait before the newest lease table is applied, because it lacks shards whose records the sink has not finished.
+        """Return whether to wait before the newest lease table is applied: it lacks shards whose records the sink has not finished.
 
-        These are shards of deleted streams, so no later reader can read the records again. This worker waits for at most the duration of a
-        lease, because it neither takes nor releases shards while it waits. Then it stores what the sink has finished, because the sink
-        drops the rest with the shards.
+        These are shards of deleted streams, so no later reader can read the records again. This worker waits for at most a lease duration.
+        Then it stores what the sink has finished. The sink drops the rest with the shards.
         """
         gone, now = self._gone_shards(), self._clock.monotonic()
         deleted = gone - self._owned.ends.keys()
@@ -399,6 +403,7 @@ class Worker:
             self._gone = frozenset()
         else:
             is_unfinished = self._readers.has_unfinished(deleted)
+            # The wait is limited, because this worker neither takes nor releases shards while it waits.
             if is_unfinished and now < self._gone_until:
                 return True
             await self.checkpoint(may_be_partial=True)
@@ -456,7 +461,7 @@ class Worker:
         return self._observer.is_settled and bool(theirs)
 
     async def _retry(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Repeat `work` until the state store answers, and the sink if it keeps positions. Pause with jitter between attempts."""
+        """Repeat `work` while it raises StoreUnavailableError. Pause with jitter between attempts."""
         while True:
             try:
                 await work()
