@@ -43,4 +43,23 @@ def test_a_property_without_effect_is_a_warning(tmp_path):
         check(tmp_path, **given)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check(tmp_path, **{LOOKAHEAD: "5000", "flink.deserializer": "json", "flink.watermark.strategy": "arrival"})
+        check(tmp_path, **{LOOKAHEAD: "5000", "flink.watermark.strategy": "arrival"})
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        {},
+        {"flink.deserializer.schema": "id BIGINT"},
+        {"flink.watermark.timestamp.field": "at"},
+        {"flink.deserializer.error": "SKIP"},
+    ],
+)
+def test_values_that_no_row_has_are_a_warning(tmp_path, use):
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        check(tmp_path, **{"flink.deserializer": "json"}, **use)
+    told = [str(each.message) for each in warned]
+    assert [text[:58] for text in told] == (
+        [] if use else ["'flink.deserializer' is 'json', and 'flink.deserializer.sch"]
+    )

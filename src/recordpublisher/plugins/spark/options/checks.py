@@ -10,7 +10,14 @@ from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.runtime.argument_checks import check_bounded, check_reading
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.fan_out_properties import DEREGISTRATION
-from recordpublisher.publishers.properties.job_properties import MAX_LAG
+from recordpublisher.publishers.properties.job_properties import (
+    DESERIALIZER,
+    MAX_LAG,
+    ON_BAD_RECORD,
+    SCHEMA,
+    TIMESTAMP_FIELD,
+)
+from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 
 from .spark_options import SparkOptions
@@ -35,6 +42,20 @@ def check_job(options: SparkOptions) -> None:
     starts_of(properties, options.streams)
     if properties.value(MAX_LAG) is not None:
         warnings.warn(f"'{MAX_LAG.key}' has no effect on Spark", UserWarning, stacklevel=2)
+    _warn_of_unused_values(properties)
+
+
+def _warn_of_unused_values(properties: Properties) -> None:
+    """Warn if the tasks decode every record and nothing of its value is in a row."""
+    # With SKIP the deserializer at least decides which records are left out.
+    uses = properties.is_set(SCHEMA) or properties.is_set(TIMESTAMP_FIELD) or properties.value(ON_BAD_RECORD) != "FAIL"
+    name = properties.value(DESERIALIZER)
+    if name.lower() != "bytes" and not uses:
+        text = (
+            f"'{DESERIALIZER.key}' is '{name}', and '{SCHEMA.key}' is not set: every record is decoded, and a bad one ends the query, but "
+            "the rows only have its bytes, in 'data'. Set a schema, or leave the deserializer out and decode 'data', for example with a UDF"
+        )
+        warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def _warn_of_deregistration(options: SparkOptions) -> None:
