@@ -18,7 +18,9 @@ from .shard_view import unread_ms
 log = logging.getLogger("recordpublisher.fetcher")
 run_log = logging.getLogger("recordpublisher.run")
 QUIET_MS, LONGEST_PAUSE_MS = 60_000, 3_600_000
-"""A shard whose publisher gives no batch is logged after `QUIET_MS`, and again after pauses that double up to `LONGEST_PAUSE_MS`."""
+"""When a shard whose publisher gives no batch is logged: after `QUIET_MS`, and again after pauses that double up to
+`LONGEST_PAUSE_MS` (ms).
+"""
 
 FAILING_READS_MS = 2_000
 """How long calls for a shard must fail before that is logged (ms). A single failure is not logged."""
@@ -50,11 +52,14 @@ class StatusLogger:
         self._clock = clock
         self._line_of = line_of
         self._quiet_ms = QUIET_MS
-        """How long a publisher must have given no batch before the next log line says so (ms)."""
+        """If a publisher has given no batch for this time (ms), the next log line is due."""
         self._written, self._written_before = written, 0
         self._publisher, self._stop_at_tip, self._has_warned_of_tip = publisher, False, False
         self._without_tip: dict[str, tuple[int, float]] = {}
-        """The shards (`Shard.key`) whose distance to the tip is not known, each with its emitted records and the time of the last one."""
+        """The shards (`Shard.key`) whose distance to the tip is not known.
+
+        Each has the number of its emitted records, and the time since which that number has not changed (monotonic seconds).
+        """
         self._global_watermark: int | None = None
         self._last_status = self._last_warning = clock.monotonic()
         self._stalled_since = self._slow_since = clock.monotonic()
@@ -63,7 +68,7 @@ class StatusLogger:
         """When shards that cannot be read were last logged; None if every shard is read."""
 
     def start_run(self, *, stop_at_tip: bool) -> None:
-        """Start a run. `stop_at_tip`: whether it ends when a read of each shard was at the tip."""
+        """Start a run. `stop_at_tip`: whether the run ends when each shard was read to its tip."""
         self._stop_at_tip, self._has_warned_of_tip = stop_at_tip, False
         self._without_tip.clear()
 
@@ -134,7 +139,10 @@ class StatusLogger:
             )
 
     def _warn_without_tip(self, now: float) -> None:
-        """Warn once in a run that a publisher which gives only empty batches has never said how far they are behind the tip."""
+        """Warn once in a run if a publisher gives only empty batches, and never says how far they are behind the tip.
+
+        A run that ends at the tip would wait for such a publisher for ever.
+        """
         known, self._without_tip = self._without_tip, {}
         for entry in self._table:
             # A publisher that gives no batch at all is logged by `_log_quiet`, and a read that fails by `_log_unread`.
@@ -162,10 +170,11 @@ class StatusLogger:
         )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Start to measure slow alignment again if it is not slow now.
+        """Measure from `now` on for how long alignment has been slow, if it is not slow now.
 
-        It is not slow if no shard is held back (`held` is 0), or if a shard other than the one with the lowest watermark has written a
-        record.
+        - `held`: number of shards that are held back. If there are none, alignment is not slow.
+
+        It is also not slow if a shard has written a record, except the shard with the lowest watermark.
         """
         blocking_shard = self._alignment.blocking_shard
         others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)
@@ -221,7 +230,7 @@ def _time_of(watermark: int | None) -> str:
 
 
 def what_blocks(alignment: Alignment) -> str:
-    """Return words for what the global watermark waits for: the shard with the lowest watermark, or another worker of the group."""
+    """Return, in words, what the global watermark waits for: the shard with the lowest watermark, or another worker of the group."""
     if alignment.waits_for_others:
         return "a shard of another worker"
     shard = alignment.blocking_shard

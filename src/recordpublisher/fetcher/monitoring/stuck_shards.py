@@ -279,9 +279,7 @@ PARALLEL_TIP_REQUESTS = 8
 
 log = logging.getLogger("recordpublisher.alarm")
 CheckedShard = tuple[Shard, ShardState, UnreadFinding]
-"""A shard, its state, and the result of its check. If the check could not tell whether records are unread, the tip is read from the
-position of the state.
-"""
+"""A shard, its state, and the result of its check."""
 
 
 class UnreadRecordsCheck:
@@ -309,7 +307,7 @@ class UnreadRecordsCheck:
         return await self._with_tips(observed)
 
     async def _with_tips(self, observed: Sequence[CheckedShard]) -> list[UnreadFinding]:
-        """Return the findings of all shards. If a check could not tell whether its shard has unread records, the shard's tip is read."""
+        """Return the findings of all shards. If a check could not tell whether its shard has unread records, ask the service."""
         conclusive = [observation for _, _, observation in observed if observation.unread is not None]
         inconclusive = [each for each in observed if each[2].unread is None]
         for start in range(0, len(inconclusive), PARALLEL_TIP_REQUESTS):

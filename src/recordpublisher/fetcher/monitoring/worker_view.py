@@ -177,7 +177,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def held_shards(self) -> int:
-        """Shards held back by alignment, because the next record is above the emit limit."""
+        """Shards held back by alignment, because the next record of each is above the highest watermark that may be written now."""
         return sum(entry.status.is_held for entry in self.entries)
 
     @metric(GAUGE, "shards")
@@ -215,7 +215,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "workers")
     def workers_sealed(self) -> int:
-        """GROUP: workers that this process found silent for the lease duration, and sealed."""
+        """GROUP: workers that this process declared dead (sealed), because they sent no heartbeat for their lease duration."""
         return self.leases.sealed
 
     @metric(COUNTER, "times")

@@ -81,8 +81,8 @@ class ReadTasks:
     def start_ready(self, entries: Iterable[ShardEntry]) -> list[ShardEntry]:
         """Start a reader for each of these shards that may be read and has none. Return the shards that have started.
 
-        A shard that was abandoned while it waited for its parents gets no reader and counts as started. So its stored position no longer
-        says that the shard waits.
+        A shard that this process has abandoned while the shard waited for its parents counts as started, without a reader. Otherwise its
+        stored position would say that it still waits.
         """
         started: list[ShardEntry] = []
         for entry in entries:

@@ -1,4 +1,4 @@
-"""Checks at each read whether records between the last read and this one expired unread (`RetentionGaps`, S5).
+"""Checks at each read whether records have expired unread since the read before (`RetentionGaps`, S5).
 
 `ShardObservation` has everything that one read has observed of a shard, except its records.
 """
@@ -31,10 +31,10 @@ LOG_INTERVAL_MS = 60_000
 class RetentionGaps:
     """Checks whether records between two reads have expired unread, before the second batch is queued.
 
-    If the argument `check` is None, nothing is checked.
-
     A read from a position that is past retention does not fail: the service silently continues at the oldest record it has. For most reads
     the check is one comparison. Only a shard that was not read for almost a day, or lags that far behind, costs calls to the service.
+
+    `check`: asks the service. If it is None, nothing is checked.
     """
 
     def __init__(
@@ -48,21 +48,24 @@ class RetentionGaps:
         self._first_start_ms: int | None = None
 
     def pin(self, pinned_ms: int | None, ago_ms: int) -> None:
-        """Set the time that replaced LATEST or a start at an age, if the job was started in this way.
+        """Set where the job began: at LATEST, or at an age such as "one hour ago". Both were replaced by a time at the first start.
 
-        - `pinned_ms`: that time (epoch ms), or None.
-        - `ago_ms`: the age (ms), or 0 for LATEST. The job was first started this long after `pinned_ms`. Records that had expired before
-          the first start do not count as lost.
+        Records that had expired before the first start do not count as lost.
+
+        - `pinned_ms`: the time that replaced LATEST or the age (epoch ms). None if the job began elsewhere.
+        - `ago_ms`: the age (ms), or 0 for LATEST. The first start was `ago_ms` after `pinned_ms`.
         """
         self._pinned_ms = pinned_ms
         self._first_start_ms = None if pinned_ms is None else pinned_ms + ago_ms
 
     def start(self, entry: ShardEntry, parents: Iterable[ShardEntry]) -> None:
-        """Prepare the checks for a new reader of a shard. Decide the time from which on no record may have expired.
+        """Prepare the checks for a new reader of a shard: set the time since which no record may have expired. That time is:
 
-        For a shard that was never read, it is the last time at which its parents were known to be open (not the time at which their end
-        was read, which may be much later). For a start that replaced LATEST it is the job's first start. If the time is unknown, the
-        first read is always checked.
+        - For a shard that was read before, its last record or its last read at the tip.
+        - For a new child, the last time at which its parents were known to be open. Their end may have been read much later.
+        - For a job that began at LATEST, its first start.
+
+        If the position has no known time, the first read is always checked.
         """
         entry.start_after_parents(parents)
         state = entry.snapshot_state
@@ -105,9 +108,9 @@ class RetentionGaps:
             progress.on_gap(self._clock.now_ms())  # The time is set, so that the same gap is not counted again.
 
     def on_marked(self, entry: ShardEntry) -> None:
-        """Count and log a gap before a batch that the publisher itself has marked (`after_gap`), unless it has counted the gap.
+        """Handle a batch that the publisher has marked as the first one after lost records (`after_gap`).
 
-        Raises: DataLossError if the job does not accept lost records.
+        Count and log the loss if the publisher has not done so. Raises: DataLossError if the job does not accept lost records.
         """
         if entry.metrics.retention_gaps > entry.progress.counted_gaps:
             return
@@ -117,9 +120,9 @@ class RetentionGaps:
             raise error
 
     def marked(self, entry: ShardEntry, batch: RecordBatch) -> RecordBatch:
-        """Return the batch. Mark it if it is the first batch after lost records that the job has accepted.
+        """Return the batch, marked (`after_gap`) if it is the first one after lost records that the job has accepted.
 
-        The sink is notified of the loss when the marked batch is emitted, because earlier records may still be queued.
+        The sink learns of the loss when the marked batch is emitted. Earlier records may still be queued until then.
         """
         return entry.progress.take_gap(batch)
 
@@ -132,9 +135,10 @@ class RetentionGaps:
         entry.progress.on_request(self._suspension.lost_seconds)
 
     def read_ms(self, entry: ShardEntry) -> int:
-        """Return when the last batch was read (epoch ms). After a suspension of the process the result may be too early.
+        """Return when the last batch was read (epoch ms), at the earliest.
 
-        The length of a suspension since the request is subtracted, because the suspension may have come after the response.
+        If the process was suspended since the request, the service may have read the records before the suspension. So the length of the
+        suspension is subtracted from the current time.
         """
         return self._clock.now_ms() - round(self._lost_seconds(entry) * 1000)
 
@@ -142,12 +146,13 @@ class RetentionGaps:
         return self._suspension.lost_seconds - entry.progress.lost_seconds
 
     async def _was_read_before_suspension(self, entry: ShardEntry, batch: RecordBatch) -> bool:
-        """Return whether a suspension of the process may have come between the read of this batch and now.
+        """Return whether the process may have been suspended after the service read this batch. It then does not show what exists now.
 
-        If so, the batch does not show which records exist now.
+        The result is True if the process was suspended since the request, and one of these is true:
 
-        The result is False if the process was not suspended since the request. Otherwise it is True if the batch is empty, if its first
-        record would have expired by now, or if the retention is not known and the first record arrived before the suspension.
+        - The batch has no records.
+        - Its first record would have expired by now.
+        - The retention is not known, and the first record arrived before the suspension.
         """
         if self._lost_seconds(entry) < GAP_SECONDS:
             return False
