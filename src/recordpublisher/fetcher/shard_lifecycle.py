@@ -20,7 +20,7 @@ from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
 LISTING_AGE_MS = 60_000
-"""The greatest age of a listing when it is used (ms): the call takes time, and ListShards is eventually consistent."""
+"""How old a listing may be when it arrives (ms). The call takes time, and ListShards is eventually consistent."""
 
 
 class ShardLifecycle(ShardListener):
@@ -58,7 +58,7 @@ class ShardLifecycle(ShardListener):
     # --- a run ------------------------------------------------------------------------------------------------------------------
 
     def start_run(self, run: TerminationCondition) -> None:
-        """Start a run with these bounds."""
+        """Start a run. `run` has its bounds."""
         self._run = run
         self._alignment.start_run(run.until_event_time)
         self._emitter.start(run)
@@ -168,7 +168,10 @@ class ShardLifecycle(ShardListener):
     # --- ShardListener ----------------------------------------------------------------------------------------------------------
 
     def on_listed(self, shard: Shard, is_in_listing: bool) -> None:
-        """Notify the sink of a shard, whichever worker owns it. Only a listing shows whether a shard is open."""
+        """Notify the sink of a shard, whichever worker owns it.
+
+        `is_in_listing`: whether a listing has shown the shard. Only then is it known whether the shard is open.
+        """
         is_open = is_in_listing and not shard.closed
         with naming_sink(self._job.sink, "shard_listed"):
             self._job.sink.shard_listed(shard, self._job.clock.now_ms() - LISTING_AGE_MS if is_open else None)

@@ -34,7 +34,7 @@ class WatermarkTracker(ABC):
 
     @abstractmethod
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Report how the shards of this process count, and return the global watermark (epoch ms), or None before one is known.
+        """Report the lowest watermark of this process, and return the global watermark (epoch ms), or None before one is known.
 
         - `status`: whether any shard counts.
         - `watermark`: the lowest watermark of the shards that count (epoch ms), or None if one of them has had no record yet.
@@ -51,12 +51,12 @@ class WatermarkTracker(ABC):
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether the global watermark waits for a shard of another process, because every shard of this one was above it."""
+        """Whether the global watermark waits for a shard of another process. Every shard of this process was above it."""
         return False
 
     @property
     def worker(self) -> str | None:
-        """Name of the worker that this process is in its group, which changes when the worker is replaced; None without a group."""
+        """Name of this process in its group. It changes when other processes replace the worker. None without a group."""
         return None
 
     def after_suspension(self) -> None:  # noqa: B027 - optional on purpose
@@ -203,9 +203,9 @@ class Alignment:
         return self._tracker.report(status, watermark)
 
     def report_end(self) -> int | None:
-        """Report that no shard has further records, and return the global watermark: the highest one of the shards, even removed ones.
+        """Report that no record follows. Return the global watermark, which is now the highest watermark of all shards, even removed ones.
 
-        Nothing changes while watermarks still wait for a shard, because children of that shard may follow.
+        It does not change while watermarks still wait for a shard, because children of that shard may follow.
         """
         if self._active.status()[0] is ShardsStatus.IDLE:
             highest = self._removed
@@ -574,9 +574,9 @@ class ShardsStatus(Enum):
 
 
 class ActiveMinimum(Generic[K]):
-    """Keeps the watermark of each shard or worker that counts (is active), and finds the lowest.
+    """Keeps the watermark of each active shard or worker, and finds the lowest. (Active means that watermarks wait for it.)
 
-    An active shard or worker without a watermark counts as the lowest.
+    While an active shard or worker has no watermark, the lowest watermark is not known (None).
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,8 @@ def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
 def naming_writes(sink: Sink) -> PluginCall:
     """Return a context manager around calls of `write`. It logs the sink's name if a call hangs.
 
-    It also adds the sink's name to a BaseException that is not an Exception. For other errors `tell_user_error` names the sink.
+    An error that is not an Exception, such as SystemExit, becomes a PluginError that names the sink. For other errors `tell_user_error`
+    names the sink.
     """
     return PluginCall(sink, "write", note="")
 

@@ -135,7 +135,7 @@ class RetentionGaps:
         entry.progress.on_request(self._suspension.lost_seconds)
 
     def read_ms(self, entry: ShardEntry) -> int:
-        """Return when the last batch was read (epoch ms), at the earliest.
+        """Return when the last batch was read (epoch ms). After a suspension of the process the result may be too early.
 
         If the process was suspended since the request, the service may have read the records before the suspension. So the length of the
         suspension is subtracted from the current time.

@@ -41,7 +41,10 @@ class ShardListener:
     """Is notified of events of shards. This base class does nothing: it stands in for the listener of a shard that was removed."""
 
     def on_listed(self, shard: Shard, is_in_listing: bool) -> None:
-        """Called when the table learned of a shard, whichever worker owns it, and again when a listing has the shard for the first time."""
+        """Called when the table has learned of a shard, whichever worker owns it.
+
+        `is_in_listing`: whether a listing has shown the shard. If not, this is called again when the first listing has it.
+        """
 
     def on_added(self, entry: ShardEntry) -> None:
         """Called when a shard was added to the table."""
@@ -165,11 +168,10 @@ class ShardEntry:
         return freed
 
     def take(self, count: int) -> tuple[RecordBatch, int]:
-        """Take the next `count` records of the first queued batch, to write them. Called by Emitter.
+        """Take the next `count` records of the first queued batch, to write them. Return them, and the bytes freed. Called by Emitter.
 
-        Return the records, and the bytes freed. Until `advance` the records count as being written, even while the emitter waits for a
-        flush: the shard does not end, and watermarks wait for these records. The listener is not notified yet, because alignment
-        would then compare the shard by the record after these, and could emit that one too early.
+        Until `advance` the records count as being written: the shard does not end, and watermarks wait for them. The listener is not
+        notified before `advance`. Otherwise alignment would compare the shard by the next record, and could emit that one too early.
         """
         self.emission.begin_write(self.next_watermark, self.reading.queue.oldest_ms)
         return self.reading.queue.pop(count)
@@ -415,10 +417,10 @@ def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:
 def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, global_watermark: int | None) -> int:
     """Return how many records of a batch are below the global watermark, although they are not late in their shard.
 
-    Only a shard that was idle or excluded, or whose first watermark was too low, has such records, because the global watermark never
-    passes the next record of any other shard.
+    Such records exist only in a shard that was idle or excluded, or whose first watermark was too low. The global watermark never passes
+    the next record of any other shard.
 
-    Both watermarks are from before the write: after it, the global watermark already considers the shard's next record.
+    Both watermarks must be from before the write. After the write, the global watermark already considers the shard's next record.
     """
     if global_watermark is None or (shard_watermark is not None and shard_watermark >= global_watermark):
         return 0

@@ -42,7 +42,10 @@ class ShardState:
     seen_ms: int | None = None
 
     def starting_position(self, use_continuation: bool) -> StartingPosition:
-        """Return where a publisher resumes: after the last emitted record, or (`use_continuation`) after the fan-out continuation."""
+        """Return where a publisher resumes: after the last emitted record, or at `start` if there is none.
+
+        `use_continuation`: whether to resume after `continuation` instead. It is not used if the last record is inside an aggregate.
+        """
         is_inside_aggregate = self.position is not None and self.position.is_inside_aggregate
         if use_continuation and self.continuation is not None and not is_inside_aggregate:
             return StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, self.continuation)

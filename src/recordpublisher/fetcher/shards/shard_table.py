@@ -124,8 +124,8 @@ class ShardTable:
     def parents_finished(self, shard: Shard) -> bool:
         """Return whether the last record of every parent was emitted.
 
-        A parent past retention counts as emitted. A parent that is missing only from the last listing does not count, nor does a parent
-        that no listing has shown yet: after a merge, the end of one parent may name the child before the other parent was listed.
+        A parent past retention counts as emitted. A parent that is only missing in listings does not, because a later listing may show it.
+        For example, the end of one parent of a merge may name the child before the other parent was listed.
         """
         return parents_ended(parent_keys(shard), lambda parent: self._is_finished(parent, shard))
 
@@ -169,8 +169,8 @@ class ShardTable:
 
         - A shard of another worker that the listing lacks: at once, because it does not decide whether its children may start.
         - A shard of this worker that the listing lacks: when it has ended, is past retention, and no child in the table waits for it.
-        - A shard of this worker that only the publisher has, because it reads an archive: when it has ended and its children have started,
-          which proves to a restart that it was read. If such shards stayed, snapshots would grow with the age of the archive.
+        - A shard of this worker that the publisher reads from an archive, and that no listing has: when it has ended and its children have
+          started. A restart concludes from the children that the shard was read. If it stayed, snapshots would grow with the archive.
         """
         awaited = {key for entry in self if entry.is_waiting for key in parent_keys(entry.shard)}
         archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
