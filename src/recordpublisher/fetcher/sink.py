@@ -534,8 +534,10 @@ class CommittingSink(Sink[V]):
     async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
         """Undo commits that are not published yet: make sure that no process publishes these items, or later ones of their writers.
 
-        Return the items that are not published. `publish` raises StateError for them from now on. The job then writes their entries again
-        without them, and calls this again until that has succeeded. Raises: the errors of `unpublished`.
+        Return the items that are not published. `publish` raises StateError for them from now on. The job then stores the entries again
+        without these items. It calls this again until the entries are stored.
+
+        Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be read.
         """
         return ()
 

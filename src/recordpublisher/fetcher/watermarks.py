@@ -98,7 +98,7 @@ class Alignment:
     """Decides which shard may emit next, so that no shard gets too far ahead, and reports the worker's watermark to `tracker`.
 
     A record may be emitted if the watermark that its shard would then have is at most the global watermark plus the lookahead. A
-    shard with queued records counts with the watermark of its next record, so that a record that is held back can still raise the global
+    shard with queued records counts with the watermark of its next record. So a record that is held back can still raise the global
     watermark. Without a lookahead the shards take turns.
     """
 

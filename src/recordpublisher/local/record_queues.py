@@ -93,9 +93,11 @@ class Queue:
 
     def find(self, handle: ReceiptHandle | None, now_ms: int, *, dead: bool) -> Delivery:
         """Return the delivery to which a handle belongs. `dead`: whether to look among the dead letters, or among the other records.
-        Raises: ApiError: InvalidArgumentException if the handle belongs to another queue or to an earlier receipt;
-        ResourceNotFoundException if the record was acknowledged, is past retention, or was moved to or from the dead letters. The API model
-        does not say which error belongs to which case.
+
+        The API model does not say which error belongs to which case.
+
+        Raises: InvalidArgumentException if the handle belongs to another queue or to an earlier receipt; ResourceNotFoundException if the
+        record was acknowledged, is past retention, or was moved to or from the dead letters.
         """
         if handle is None or handle.queue != self.id:
             raise invalid_argument("The ReceiptHandle does not belong to this queue.")
@@ -147,7 +149,7 @@ class QueueTable:
     def create(self, name: str, stream: Stream, settings: dict[str, Any], tags: dict[str, str], delay_ms: int) -> Queue:
         """Add a queue, which is CREATING for `delay_ms`.
 
-        Raises: ResourceInUseException if the name is taken; the errors of `TagSet.add`.
+        Raises: ResourceInUseException if the name is taken; InvalidArgumentException if the tags are not valid.
         """
         if any(each.name == name for each in self.all()):
             raise in_use(f"The queue {name} already exists.")
@@ -236,8 +238,10 @@ class Deliveries:
     ) -> list[tuple[Delivery, bytes]]:
         """Return at most `limit` visible records, or dead letters, each with its JSON, and hide them until `visible_ms`.
 
-        If there are both new records and records that became visible again, they take turns to come first, so that neither has to wait for
-        the other.
+        If there are both new records and records that became visible again, they take turns to come first. So neither has to wait for the
+        other.
+
+        `max_receives`: after this many receipts, a record that was not acknowledged becomes a dead letter. None means never.
         """
         self._end_timeouts(now_ms, max_receives)
         self.stream.apply_retention()

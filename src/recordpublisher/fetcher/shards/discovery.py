@@ -144,7 +144,7 @@ nothing.
 
 
 class StreamList(Sequence[str]):
-    """The names of the streams that are read now. If `look` is given, the names that it returns replace them after each interval."""
+    """The names of the streams that are read now. If `look` is given, it is called at each interval, and returns the names from then on."""
 
     def __init__(
         self, names: Iterable[str], look: ReadStreamNames | None = None, interval_seconds: float = 60.0

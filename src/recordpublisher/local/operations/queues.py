@@ -151,9 +151,10 @@ def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes)
 def _each(
     operation: str, account: Account, request: Any, act: Callable[[Queue, Delivery, Any], None], *, dead: bool
 ) -> dict[str, object]:
-    """Call `act` for the record of each receipt handle in a request, and return the response, which lists the handles that failed.
+    """Find the record of each receipt handle in a request, and call `act` for it. Return the response, with the handles that failed.
 
-    `dead`: whether the records are dead letters.
+    - `operation`: the name of the operation, for which a fault may be planned.
+    - `dead`: whether the records are dead letters.
     """
     queue = account.queues.find(request.queue_arn, refused=("DELETING",))
     successful, failed = [], []
