@@ -81,7 +81,7 @@ class ShardLifecycle(ShardListener):
         self._emitter.on_heartbeat()
 
     def on_resume(self, gap_seconds: float) -> None:
-        """Handle the end of a suspension of the process, which lasted `gap_seconds`.
+        """Handle the end of a suspension of the process. `gap_seconds`: how long it lasted.
 
         No shard counts as idle before its next read, and the global watermark is updated.
         """
@@ -221,13 +221,13 @@ class ShardLifecycle(ShardListener):
     # --- failures ---------------------------------------------------------------------------------------------------------------
 
     def on_reader_failed(self, entry: ShardEntry, error: BaseException) -> None:
-        """Fail the run, unless the error means that the stream was deleted.
+        """Fail the run. If the error proves that the stream was deleted, only stop reading this stream.
 
-        If the source lists its shards itself, only its listing proves that a stream was deleted. The same error of its publisher may mean
-        something else, and then the stream's positions must be kept.
+        If a source lists its shards itself, only an error of its listing proves that. The same error of a publisher may mean something
+        else, and then the stream's positions must be kept.
 
-        If the stream was deleted, the records that were read are emitted, and no watermark waits for its shards. All readers of that stream
-        stop, because a later stream of the same name would have shards with the same ids.
+        Records of a deleted stream that were read are still emitted, and no watermark waits for its shards. All readers of the stream stop,
+        because a later stream of the same name would have shards with the same ids.
         """
         factory = self._job.factory
         is_told_by_listing = factory.lists_shards and not factory.ends_open_shards

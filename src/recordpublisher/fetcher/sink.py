@@ -108,7 +108,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
     def has_room(self) -> bool:
         """Return whether a `write` would not wait for memory of the sink. The job asks before each write.
 
-        Without room the job writes nothing, but it takes checkpoints and releases shards, which a waiting `write` would delay. Call
+        While there is no room, the job writes nothing, but takes checkpoints and releases shards. A waiting `write` would delay both. Call
         `SinkContext.resume_writing` when there is room again. Default: True.
         """
         return True
@@ -150,7 +150,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
-        """Called before the first write of a reader, which will write every record of the shard from `start` on.
+        """Called before the first write of a shard's new reader. Every record of the shard from `start` on follows.
 
         Also called, with TRIM_HORIZON, before the first write after a gap that the job has accepted. Default: do nothing.
 
@@ -172,7 +172,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     async def idle(self) -> None:
-        """Called when every shard of the worker became idle, so that nothing waits for the worker's watermark. Default: do nothing."""
+        """Called when every shard of the worker has become idle. Nothing then waits for the worker's watermark. Default: do nothing."""
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything that was written is durable. Raise an error if that is not possible. Default: do nothing.
@@ -181,7 +181,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
         In this state each shard has its position of this checkpoint, of an earlier one, or one in between. A shard has no position in it if
         nothing of the shard has become durable since this process began to read it.
 
-        Also called once before the first write, with the state that the job starts from, so that the time that replaced LATEST is stored.
+        Also called once before the first write, with the state that the job starts from. This state has the time that replaced LATEST.
 
         Not called after a call of this sink has raised an error, unless `may_flush_after_error` returns True. Only a `flush` that raises
         StoreUnavailableError is repeated.
@@ -237,7 +237,7 @@ class RevocationReason(Enum):
 
 
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
-    """Raise SinkError, which names the record: this is what happens by default to a record that a sink rejects."""
+    """Raise a SinkError that names the record. This is the default for a record that a sink rejects."""
     where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
     remedy = how_to_continue(record.stream, record.shard_id, numbers[0])
     raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
@@ -284,7 +284,7 @@ class SinkContext:
     - `is_lost()` returns whether another process has acquired the shard of the batch that is being written. If so, `retry` makes no
       further call.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
-    - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, which is then
+    - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue. The record is then
       acknowledged. `shard` is the `Shard.key`. `done` is None if the job reads shards.
 
     To add a function of SinkContext: declare it here as a field with the default `_nothing`, and pass it in `build_fetcher` of
@@ -524,7 +524,7 @@ class CommittingSink(Sink[V]):
         """
 
     async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return the items of which the destination proves that none of their rows is visible. Also called before `open`.
+        """Return the items that certainly have no visible rows, as far as the destination can prove it. Also called before `open`.
 
         Default: no items, because nothing can be proved. Raises: StoreUnavailableError if the destination cannot be reached now; StateError
         if it cannot be read.
@@ -550,7 +550,7 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete items that ended lives have staged, except the items in `kept`, which entries still name.
+        """Delete items that ended lives have staged. Keep the items in `kept`, because entries still name them.
 
         `has_ended(name)` returns whether the life with this name has ended. A process that was replaced may still stage items after this
         call. They stay until the next one.

@@ -98,7 +98,7 @@ class OpenedJob(msgspec.Struct, frozen=True):
     - `states`: the state of each shard by `Shard.key`.
     - `starts`: where new shards start.
     - `pinned_ms`: the time that replaced LATEST, if the job began there.
-    - `generation`: the number of this start, which is higher than that of every snapshot that was found.
+    - `generation`: the number of this start of the job. It is higher than the number in every snapshot that was found.
     - `unlisted_states`: the known states of shards that the listing lacks.
     """
 

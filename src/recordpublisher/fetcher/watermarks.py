@@ -87,7 +87,7 @@ class OwnWatermark(WatermarkTracker):
         return self._highest
 
     def start_at(self, watermark: int | None) -> None:
-        """Set the global watermark to the lowest restored watermark, unless it is already higher."""
+        """Raise the global watermark to `watermark`, the lowest restored one. A higher global watermark stays."""
         self._highest = raised_watermark(self._highest, watermark)
 
 
@@ -136,7 +136,7 @@ class Alignment:
 
     @property
     def blocking_shard(self) -> str | None:
-        """The shard with this worker's lowest watermark, for which the other shards wait; None if there is none."""
+        """The shard with this worker's lowest watermark, or None if there is none. The other shards wait for it."""
         return self._active.lowest_key()
 
     @property
@@ -320,12 +320,12 @@ class EndedParentHold:
     Between the parent's last record and the start of the child's reader, no shard would count for the child. The global watermark could
     rise past the child's first records, which would then be late. So watermarks wait for the parent until its children are known and read.
 
-    - `has_others`: whether other workers exist, which may read a child that is not in the table. The lease table then makes the watermark
+    - `has_others`: whether other workers exist. They may read a child that is not in the table. The lease table then makes the watermark
       wait for that child.
-    - `is_endless`: returns whether a stream always has an open shard, so that an ended shard has children.
+    - `is_endless`: returns whether a stream always has an open shard. An ended shard of such a stream has children.
 
-    After a merge, watermarks do not wait for the parent that ended first, which may be further ahead than the lookahead. The other
-    parent is still open and counts for the child.
+    After a merge, watermarks do not wait for the parent that ended first. It may be further ahead than the lookahead. The other parent is
+    still open and counts for the child.
     """
 
     def __init__(
@@ -409,7 +409,7 @@ class EndedParentHold:
 
 
 class LocalWatermark:
-    """Keeps the watermark up to which each shard was emitted, and the last watermark that the sink received, which never falls."""
+    """Keeps the watermark up to which each shard was emitted, and the sink's watermark: the last one that it received. It never falls."""
 
     def __init__(self) -> None:
         self._emitted = ActiveMinimum()
@@ -614,7 +614,7 @@ class ActiveMinimum(Generic[K]):
 
 
 def lowest_active(watermarks: Iterable[int | None]) -> tuple[ShardsStatus, int | None]:
-    """Return ACTIVE with the lowest of these watermarks, which is None if one is None. Return IDLE if there are none.
+    """Return ACTIVE with the lowest of `watermarks`, or with None if one of them is None. Return IDLE if there are none.
 
     `watermarks`: the watermark of each active shard or worker; None if it has none yet.
     """

@@ -88,7 +88,7 @@ class Faults:
         self._calls.setdefault(operation, deque()).extend([None] * count)
 
     def planned(self, operation: str) -> int:
-        """Return how many further calls of the operation will fail or lose their connection, because a test planned it."""
+        """Return for how many further calls of the operation a test has planned an error or a lost connection."""
         return len(self._calls.get(operation, ()))
 
     def fail_entries(self, count: int, code: str = "ProvisionedThroughputExceededException") -> None:
@@ -143,7 +143,7 @@ class Faults:
         return self._random_faults.for_call(operation, target)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """Count a success of the call's target, which ends its series of consecutive random faults."""
+        """Count a successful call. It ends the series of consecutive random faults of the call's target."""
         self._random_faults.on_success(operation, target)
 
     def keep(self, drawn: DrawnFault) -> None:
@@ -353,7 +353,7 @@ class RandomFaults:
         return self._draw_within_limit((_PART_OF.get(operation, operation), name), rules, operation, name)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """Count a success of the call's target, which ends its series of consecutive faults."""
+        """Count a successful call. It ends the series of consecutive faults of the call's target."""
         if operation not in _PART_OF and self._call_rules.get(operation):
             self._in_a_row[operation, target()] = 0
 

@@ -111,7 +111,7 @@ class MemoryResponse:
         return self._serving
 
     def close(self) -> None:
-        """Close the response from the side of the client, which ends the task that writes its events."""
+        """Close the response from the side of the client, and end the task that writes its events."""
         self._is_closed = True
         if self._serving is not None:
             self._serving.cancel()

@@ -30,7 +30,7 @@ log = logging.getLogger("recordpublisher.group")
 
 
 async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
-    """Declare a worker dead: seal its record, so that it can no longer write it. Return the sealed record.
+    """Declare a worker dead by sealing its record: the worker can no longer write the record. Return the record.
 
     A worker without a record counts as dead. Raises: StoreUnavailableError if the store does not answer, or if the record changes during
     each of `MAX_ATTEMPTS` attempts.

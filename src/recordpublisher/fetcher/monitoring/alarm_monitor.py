@@ -70,7 +70,7 @@ class AlarmMonitor:
 
     @property
     def watermark_stalled_ms(self) -> int:
-        """How long the global watermark has not risen although records were emitted, or held back by alignment (ms)."""
+        """How long the global watermark has not risen while records were emitted or held back by alignment (ms)."""
         return round(self._stall_detector.seconds * 1000)
 
     async def run(self) -> None:
@@ -196,7 +196,7 @@ class RetentionPeriods:
         return self._known.get(stream)
 
     async def run(self) -> None:
-        """Request the period of every stream now, and again every five minutes, because it can be changed."""
+        """Request the period of every stream now, and again every five minutes. A period can be changed at any time."""
         if self._retention_ms is None:
             return
         while True:

@@ -36,8 +36,8 @@ def reasons_not_ready(
 
     No service is called. Being replaced and a refused checkpoint are not among the reasons, because they end the run with an error.
 
-    - `undecided`: the name and place of positions of which it is not known whether they are stored, because their write got no answer;
-      else None.
+    - `undecided`: the name and place of positions whose write got no answer, so that they may be stored or not. None if every write was
+      answered.
     - `idle_ms`: when this worker last was ready and had no shard to read (epoch ms), or None.
     """
     if completion.error is not None:

@@ -61,7 +61,7 @@ class StuckShardDetector:
 
 
 class WatermarkStallDetector:
-    """Measures for how long the global watermark has not risen, although it should.
+    """Measures for how long the global watermark has been stalled: it has not risen while there were records above it.
 
     Time counts only if alignment holds records back, or if records above the watermark were emitted since the previous check. A stream
     without records therefore raises no alarm.

@@ -92,12 +92,12 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(TEXT)
     def blocking_shard(self) -> str | None:
-        """The shard with this worker's lowest watermark, for which the other shards wait, as `stream/shard-id`."""
+        """The shard with this worker's lowest watermark, as `stream/shard-id`. The other shards wait for it."""
         return self.alignment.blocking_shard
 
     @metric(GAUGE, "ms")
     def watermark_stalled_ms(self) -> int:
-        """How long the global watermark has not risen although records were written, or held back by alignment."""
+        """How long the global watermark has not risen while records were written or held back by alignment."""
         return self.alarm_monitor.watermark_stalled_ms
 
     @metric(COUNTER, "records")
@@ -241,7 +241,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def unowned_shards(self) -> int:
-        """GROUP: shards that no process read, although they could be read, when this process last read the group's store.
+        """GROUP: shards that could be read and that no process read, when this process last read the group's store.
 
         A shard whose worker has sent no heartbeat for half of its lease counts too.
         """

@@ -289,7 +289,7 @@ class RunCompletion:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the run ends by `stop`, by `max_time` or by an error, so that its end must not take long.
+        """Whether the run ends by `stop`, by `max_time` or by an error. Its end must then not take long.
 
         This includes a `stop` during the last checkpoint of a run that a bound has ended.
         """

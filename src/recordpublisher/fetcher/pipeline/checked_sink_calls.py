@@ -17,7 +17,7 @@ _ASYNC_METHODS = frozenset(name for name, each in vars(Sink).items() if is_corou
 
 
 def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
-    """Return a context manager around a call of a sink's method, which adds the sink's name to an error of the call.
+    """Return a context manager around a call of a sink's method. It adds the sink's name to an error of the call.
 
     If the method is async, a call that does not return is logged. `kind`: the words for the sink in the error, such as `dead-letter sink`.
     """
@@ -98,8 +98,7 @@ async def close_sink(sink: Sink, seconds: float, kind: str = "sink") -> None:
 def has_room(sink: Sink) -> bool:
     """Return whether the sink accepts a batch now.
 
-    Raises: PluginError if the sink returns None, which would let the job wait for ever; the sink's own error, with a note that names the
-    method.
+    Raises: PluginError if the sink returns something else than True or False; the sink's own error, with a note that names the method.
     """
     try:
         found: Any = sink.has_room()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from recordpublisher.publishers.clock import Clock
 
 TICK_SECONDS = 0.5
-"""Time between two ticks of the event loop, which are timers (seconds)."""
+"""Time between two ticks (seconds). A tick is a timer of the event loop."""
 GAP_SECONDS = 2.0
 """A tick that is later than this (seconds) shows that the process was suspended, for example by SIGSTOP or a sleeping machine."""
 

@@ -107,7 +107,7 @@ class ReadTasks:
                 self._cancel(self._tasks[entry.key])
 
     def abandon(self, entry: ShardEntry) -> None:
-        """Read no more of a shard, and drop its queued records, because another process reads the shard now or soon."""
+        """Read no more of a shard in this process, and drop its queued records. Another process may read the shard now."""
         task = self._tasks.pop(entry.key, None)
         if task is not None:
             self._abandoned.add(task)
@@ -295,7 +295,7 @@ class ReadIntake:
         return QueueingShardOutput(self, entry)
 
     def share_among(self, readers: int) -> None:
-        """Divide the memory between this many shards from now on."""
+        """Divide the memory between `readers` shards from now on."""
         self._budget.share_among(readers)
 
     def reserve_first_read(self, entry: ShardEntry) -> int:
@@ -336,7 +336,7 @@ class ReadIntake:
         entry.end_of_reading(children)
 
     def on_emitted(self, entry: ShardEntry, freed_bytes: int) -> None:
-        """Free this many bytes, which the shard has emitted, and start reads that wait for memory."""
+        """Free `freed_bytes` of memory, because the shard has emitted records. Then start reads that wait for memory."""
         self._budget.release(freed_bytes)
         self._pending_reads.on_emitted(entry)
 

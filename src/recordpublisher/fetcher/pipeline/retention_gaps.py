@@ -247,7 +247,7 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
     skipped: int = 0
 
     def had_response(self, records: int) -> bool:
-        """Return whether the service has answered any request of this read, which returned `records` records."""
+        """Return whether the service has answered any request of this read. `records`: number of records that the read returned."""
         return records > 0 or self.behind_ms is not None
 
     def to_json(self) -> dict[str, Any]:

@@ -53,7 +53,7 @@ class SinkTurn:
         self.error = error
 
     def fail_since(self, times_trusted: int, error: Exception) -> None:
-        """Remember the error of a call, unless `allow_flush` was called since the call began.
+        """Remember the error of a call. Do nothing if `allow_flush` was called after the call began.
 
         `times_trusted`: the value of the attribute `times_trusted` when the call began.
         """

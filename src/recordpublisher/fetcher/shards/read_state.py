@@ -148,7 +148,7 @@ class ReadReservation:
         self._grant: asyncio.Future[int] | None = None
 
     def reserve(self, count: int) -> None:
-        """Reserve this many bytes instead of the bytes reserved before."""
+        """Reserve `count` bytes instead of the bytes reserved before."""
         self.bytes = count
 
     def settle(self, arrived_bytes: int) -> None:
@@ -177,7 +177,7 @@ class ReadReservation:
 
 
 class ReadProgress:
-    """How far a shard was read, which may be further than it was emitted. Only RetentionGaps changes it.
+    """How far a shard was read. It may be further than the shard was emitted. Only RetentionGaps changes it.
 
     - `position`: the last record read, or None for the shard's beginning.
     - `seen_ms`: the arrival of that record, or the time of the last read at the tip, whichever is later (epoch ms); None if nothing was

@@ -37,7 +37,7 @@ UNKNOWN_MS = 0
 requested.
 """
 SERVICE_TIME_STEP_MS = 1_000
-"""Resolution of the service's times, which are cut to whole seconds (ms)."""
+"""Resolution of the service's times (ms). They are cut to whole seconds."""
 
 
 class RetentionCheck:

@@ -263,9 +263,10 @@ class ShardEntry:
     def is_active(self) -> bool:
         """Whether watermarks wait for the shard.
 
-        They wait while the shard is open, unless it is a straggler (so far behind that it is excluded), or idle with every record written.
-        After the shard's end they wait until its children have readers, because nothing is known of the children's records yet. This is
-        so even if the shard is a straggler.
+        - They wait while the shard is open, with two exceptions: a straggler (so far behind that it is excluded), and an idle shard whose
+          records are all written.
+        - They wait after the shard's end until its children have readers, even if the shard is a straggler. Nothing is known of the
+          children's records before that.
         """
         if self.status.awaits_children:
             return True
@@ -345,7 +346,7 @@ class ShardEmission:
         self.last_emit_ms: int | None = None
 
     def start_at(self, watermark: int | None) -> None:
-        """Set the watermark with which a shard begins (the lowest one of its parents), unless the shard has its own."""
+        """Set the watermark with which a shard begins: the lowest one of its parents. A shard that has a watermark keeps it."""
         if self.state.watermark is None and watermark is not None:
             self.state = replace(self.state, watermark=watermark)
 

@@ -177,11 +177,10 @@ class ShardTable:
         return [*(key for key in self._unlisted if self._may_be_removed(key, awaited)), *archived]
 
     def is_exhausted(self, streams: Collection[str]) -> bool:
-        """Return whether no more records of these streams can come.
+        """Return whether no more records of these streams can come. Only sources of a finite size become exhausted.
 
-        That is so when listings have shown every shard as closed, and this worker has read its shards to their ends. It is not so for a
-        stream without shards, which may get some later. A Kinesis stream always has an open shard: if a listing shows none, the listing is
-        older than a reshard. So only other sources, of a finite size, become exhausted.
+        That is so when listings have shown every shard as closed, and this worker has read its shards to their ends. A stream without
+        shards may get some later. A Kinesis stream always has an open shard, even if an old listing shows none.
         """
         all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
         if not all_closed or any(not entry.has_ended for entry in self):
@@ -214,7 +213,7 @@ class ShardTable:
         return states
 
     def forget_finished(self, stream: str) -> None:
-        """Forget which shards of a deleted stream were read to their end: a later stream of its name has other shards with the same ids."""
+        """Forget which shards of a deleted stream were read to their end. A new stream of this name has other shards with the same ids."""
         self._finished_before = {key for key in self._finished_before if stream_of(key) != stream}
 
     def _remember(self, shard: Shard) -> None:

@@ -81,7 +81,7 @@ def receive_dead_letter_queue_records(account: Account, request: requests.Receiv
 
 
 def acknowledge_queue_records(account: Account, request: requests.ReceiptsRequest) -> object:
-    """Acknowledge records, which are then no longer delivered.
+    """Acknowledge records: the queue no longer delivers them.
 
     The fault `redeliver` makes a queue deliver a record again, although the response says that it was acknowledged.
     """
@@ -213,7 +213,7 @@ def _identity(account: Account, queue: Queue) -> dict[str, object]:
 
 
 def _on_demand_stream(account: Account, configurations: list[requests.QueueStreamConfiguration]) -> Stream:
-    """Return the stream of a request, which must name exactly one.
+    """Return the only stream that a request names.
 
     Raises: InvalidArgumentException if the request names several streams, or one that is provisioned.
     """
