@@ -144,7 +144,7 @@ def sink_interval_ms(properties: Properties) -> int | None:
 def _check_max_lag(max_lag_ms: int | None, lookahead_ms: int | None) -> None:
     """Check that the maximum lag exceeds the lookahead.
 
-    Shards of an aligned job are up to the lookahead apart, so with a smaller maximum lag one shard after another would be excluded.
+    Shards of an aligned job are up to the lookahead apart. With a smaller maximum lag, one shard after another would be excluded.
     """
     if max_lag_ms is not None and lookahead_ms is not None and max_lag_ms <= lookahead_ms:
         raise ConfigurationError(MAX_LAG.key, max_lag_ms, f"more than {LOOKAHEAD.key}, which is {lookahead_ms} ms")

@@ -461,7 +461,7 @@ class CommittingSink(Sink[V]):
     _flush_number = CommitNumber("", 0)
 
     def entries(self) -> ConditionalStore | None:
-        """Return the store of the entries, if the destination of the rows also keeps them. Return None if `flink.state.uri` keeps them.
+        """Return the store of entries in the destination of the rows, or None if the entries are in the store of `flink.state.uri`.
 
         In the destination, all jobs that write there find each other's entries. The method returns the same object at each call, even
         before `open`. The job closes it.
@@ -478,9 +478,9 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def begin(self, life: str) -> None:
-        """Begin a life with the name `life`. The names of everything that is staged from now on begin with it.
+        """Begin the life with the name `life`, and drop everything that this sink object has written or staged and not committed.
 
-        Drop the rows that this sink object has not staged, and the items that it has staged and not committed.
+        The names of everything that is staged from now on begin with `life`.
         """
 
     @abstractmethod
@@ -511,10 +511,9 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """Make staged items visible, in this order, and each only once.
+        """Make staged items visible, in this order, and each only once, even if this is called again for the same items.
 
-        Another process may be publishing the same items now, and this may be called again for the same items. A database whose `commit` has
-        written the rows has nothing to do for them.
+        Another process may be publishing the same items now. A database whose `commit` has written the rows has nothing to do for them.
 
         The default `flush` calls this with items that no `commit` has written: dead letters, and the records of a queue. A database must
         write the rows of these items here, which it still has in memory, or override `flush`.
@@ -550,7 +549,7 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete items that ended lives have staged. Keep the items in `kept`, because entries still name them.
+        """Delete the items that ended lives have staged, except the items in `kept`. Entries still name those items.
 
         `has_ended(name)` returns whether the life with this name has ended. A process that was replaced may still stage items after this
         call. They stay until the next one.
@@ -562,7 +561,7 @@ class CommittingSink(Sink[V]):
         """Delete what the destination keeps of ended lives, such as their last commit numbers. Return whether nothing is left to delete.
 
         `is_forgotten(name)` returns whether the life with this name has ended, and no entry names it. Only the data of such lives may be
-        deleted. If the result is False, a later commit deletes the rest, and in a group this is called again. Default: keep nothing.
+        deleted. If the result is False, a later commit deletes the rest, and in a group this is called again. Default: return True.
 
         Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be read.
         """

@@ -350,7 +350,7 @@ class EndedParentHold:
     def on_listing(self, stream: str, shards: Iterable[Shard]) -> None:
         """Register a complete listing of a stream, after the table of shards has applied it.
 
-        If a closed shard of a finite source has no child in this listing, no child follows later. The shard no longer holds the watermark.
+        If a closed shard of a finite source has no child in this listing, no child follows later. Watermarks no longer wait for the shard.
         """
         closed = {shard.key for shard in shards if shard.closed}
         for key, ended in self._ended.items():

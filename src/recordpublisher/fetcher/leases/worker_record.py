@@ -18,7 +18,7 @@ from . import document_format
 HOST = socket.gethostname()[:255]
 """The name of this host in the records of its workers."""
 MAX_PARTS = 10_000
-"""The most parts (documents with positions of a few shards each) of one worker. No worker can read so many shards."""
+"""The most parts (documents with positions of a few shards each) of one worker. It is far more than a worker can use."""
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="format", tag=document_format.FORMAT):

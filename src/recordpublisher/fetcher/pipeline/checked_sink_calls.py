@@ -51,7 +51,7 @@ def copied_state(state: State) -> dict[str, Any]:
 
 
 def check_returned_state(sink: Sink, stored: Sequence[State] | None) -> None:
-    """Check a sink whose `open` has returned None: its `stored_positions` must return nothing either.
+    """Check a sink whose `open` has returned no state. Its `stored_positions` must return no state either.
 
     - `stored`: the result of `stored_positions`.
 

@@ -53,7 +53,7 @@ class SuspensionDetector:
             self.tick()
 
     def tick(self) -> None:
-        """Add the time since the last tick: the part by which the tick was late is lost. Called while the event loop runs."""
+        """Count the time since the last tick: the time by which this tick is late as lost, the rest as running. Called while the event loop runs."""
         self.check()
         self._ran = self.running_seconds
         self.reset()

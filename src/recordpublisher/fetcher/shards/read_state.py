@@ -185,7 +185,7 @@ class ReadProgress:
     - `lost_seconds`: the total suspended time of the process when the next read was requested.
     - `open_ms`: the latest time at which reads have shown the shard to be open (epoch ms). The last read at the tip does not count: it may
       be the read of the shard's end, long after the shard was closed.
-    - `counted_gaps`: how many gaps of the shard were counted when the last batch was queued.
+    - `counted_gaps`: how many gaps (losses of expired records) of the shard were counted when the last batch was queued.
     - `counted_ms`: when a gap was last counted (epoch ms); None after the next record was read.
     - `logged_ms`: when a gap was last logged (epoch ms).
     - `has_gap`: whether the job has accepted a gap before the next batch.

@@ -22,7 +22,7 @@ log = logging.getLogger("recordpublisher.fetcher")
 SHORTEST_RETENTION_MS = 24 * 3_600_000
 """The shortest retention that a stream can have (service limit, ms)."""
 CLOCK_ERROR_MS = 3_600_000
-"""How far this machine's clock may differ from the service's without a gap being overlooked (ms)."""
+"""If this machine's clock differs from the service's by at most this (ms), no loss of records is overlooked."""
 CACHE_SECONDS = 300.0
 """How long a stream's retention is cached (seconds). It can be changed at any time."""
 STILL_THERE_SECONDS = 10.0
