@@ -97,7 +97,8 @@ class IdleIntervals(msgspec.Struct, frozen=True):
     """How long a shard must have no records to be idle (ms), in the fetcher, the `lag` command and the Spark source.
 
     - `watermarks_ms`: the interval for watermarks, which do not wait for an idle shard. With -1 they wait for every shard.
-    - `shown_ms`: the interval for output to people. It is `watermarks_ms` if that is set, or else the alarm interval.
+    - `shown_ms`: the interval for output to people. It is `watermarks_ms`. If that is -1, it is the alarm interval, or the default of the
+      alarm interval if alarms are off.
     """
 
     watermarks_ms: int = IDLE_INTERVAL.default

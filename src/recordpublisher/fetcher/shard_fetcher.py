@@ -78,7 +78,7 @@ class ShardFetcher:
         self._has_failed = False
         """Whether an error ended the last run."""
         self._has_stopped_writing = self._was_cancelled = False
-        """Whether the writes of the last run have ended, and whether it was cancelled after that (`_was_cancelled`)."""
+        """Whether the last run no longer writes. `_was_cancelled` says that it was cancelled as well."""
         self._released_after: Exception | None = None
         """The error of a run after which a last checkpoint was begun, or None. After such an error this fetcher cannot run again."""
         self._idle_ms: int | None = None
@@ -108,8 +108,8 @@ class ShardFetcher:
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached. May be called again: the next run resumes where the last one ended.
 
-        Raises: the error that ended the run; StateError if an error has ended an earlier run after which this fetcher cannot run again;
-        StateError if a write of the last run is still in progress, after two cancellations.
+        Raises: the error that ended the run; StateError if an earlier run has ended with an error after which no further run is possible;
+        StateError if a write of the last run, which was cancelled twice, is still in progress.
         """
         if self._released_after is not None:
             # The last checkpoint after an error may leave out records that `MapSink` still holds. The next start reads them again, but this

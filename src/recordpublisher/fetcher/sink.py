@@ -59,7 +59,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
     async def open(self, context: SinkContext) -> State | Sequence[State] | None:
         """Prepare for writing. May return stored state to resume from: one snapshot or several. It takes precedence over `restore=`.
 
-        An earlier process of the job may still run. A sink that stores state must make sure that this process can store nothing more:
+        An earlier process of the job may still run. A sink that stores state must make sure that the earlier one can store nothing more:
 
         1. `open` writes a new token into the destination before it reads the state.
         2. Each `flush` compares the token in the transaction that stores rows and state. It raises FencedError if it finds another token.
@@ -178,8 +178,8 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Return when everything that was written is durable. Raise an error if that is not possible. Default: do nothing.
 
         If `checkpoint.may_be_partial`, the sink may return a state of the durable writes only. It is stored instead of `checkpoint.state`.
-        In this state each shard has its position of this checkpoint, of an earlier one, or one in between. A shard has no position in it if
-        nothing of the shard has become durable since this process began to read it.
+        In that state, a shard has its position of this checkpoint, of an earlier one, or one in between. If nothing of a shard has become
+        durable since this process began to read it, the shard has no position there.
 
         Also called once before the first write, with the state that the job starts from. This state has the time that replaced LATEST.
 

@@ -203,9 +203,9 @@ class Alignment:
         return self._tracker.report(status, watermark)
 
     def report_end(self) -> int | None:
-        """Report that no record follows. Return the global watermark, which is now the highest watermark of all shards, even removed ones.
+        """Report that no record follows: raise the global watermark to the highest watermark of all shards, even removed ones. Return it.
 
-        It does not change while watermarks still wait for a shard, because children of that shard may follow.
+        It is not raised while watermarks still wait for a shard, because children of that shard may follow.
         """
         if self._active.status()[0] is ShardsStatus.IDLE:
             highest = self._removed

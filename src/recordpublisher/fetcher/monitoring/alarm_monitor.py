@@ -90,7 +90,7 @@ class AlarmMonitor:
         self.active_alarms.update([*unread, *withheld, *of_sink, *self._watermark_alarms()])
 
     def _watermark_alarms(self) -> list[Alarm]:
-        """Return an alarm if the global watermark does not rise. Return none if neither the job nor its sink uses watermarks."""
+        """Return an alarm if the global watermark does not rise. If neither the job nor its sink uses watermarks, return no alarm."""
         dependencies = self._dependencies
         entries = list(self._table)
         value, now = self._alignment.global_watermark, dependencies.clock.monotonic()
@@ -162,7 +162,7 @@ async def cancel_if_hung(
 
 
 def words_for_hung(hung: Unfinished, seconds: float, limits_all: bool) -> str:
-    """Return the reason for which `cancel_if_hung` has returned `hung`, as a clause for a message. The other arguments are the same."""
+    """Return why `cancel_if_hung` has returned `hung`, as a clause for a message. `seconds` and `limits_all` are those of that call."""
     if hung.calls and limits_all:
         return f"calls have not returned {seconds:.0f} s after the stop"
     return f"a call has not returned for {seconds:.0f} s"

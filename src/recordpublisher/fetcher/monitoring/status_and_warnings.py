@@ -170,11 +170,10 @@ class StatusLogger:
         )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Measure from `now` on for how long alignment has been slow, if it is not slow now.
+        """If alignment is not slow now, start to measure again from `now`. It is not slow in two cases:
 
-        - `held`: number of shards that are held back. If there are none, alignment is not slow.
-
-        It is also not slow if a shard has written a record, except the shard with the lowest watermark.
+        - No shard is held back (`held` is 0).
+        - A shard has written a record, and it is not the shard with the lowest watermark.
         """
         blocking_shard = self._alignment.blocking_shard
         others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)

@@ -322,7 +322,7 @@ class RunCompletion:
         return self.error is not None
 
     def check_finished(self) -> None:
-        """Check that a run may start. Raises: StateError if a write of the last run is still in progress, after two cancellations."""
+        """Check that a run may start. Raises: StateError if a write of the last run, which was cancelled twice, is still in progress."""
         if self._finishing is not None and not self._finishing.done():
             raise StateError(
                 "the last run was cancelled twice, and its write has not ended: wait until it has ended, or create a new job"

@@ -1,4 +1,4 @@
-"""Keeps as which worker this process takes part in its group. `LeaseGate` decides whether the worker may write to the sink now (E4)."""
+"""Holds the current worker of this process in its group. `LeaseGate` decides whether that worker may write to the sink now (E4)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class CurrentWorker:
-    """Keeps as which worker this process takes part in its group, or took part last.
+    """Holds the current worker of this process in its group, or the last one after the process has left the group.
 
     If other processes replace the worker, the process joins the group again as a new worker with a new name. `GroupMembership` sets the
     worker, and other classes only read it.

@@ -53,7 +53,10 @@ class SuspensionDetector:
             self.tick()
 
     def tick(self) -> None:
-        """Count the time since the last tick: the time by which this tick is late as lost, the rest as running. Called while the event loop runs."""
+        """Count the time since the last tick: as lost, the time by which this tick is late, and the rest as running time.
+
+        Called while the event loop runs.
+        """
         self.check()
         self._ran = self.running_seconds
         self.reset()

@@ -146,7 +146,9 @@ class RetentionGaps:
         return self._suspension.lost_seconds - entry.progress.lost_seconds
 
     async def _was_read_before_suspension(self, entry: ShardEntry, batch: RecordBatch) -> bool:
-        """Return whether the process may have been suspended after the service read this batch. It then does not show what exists now.
+        """Return whether the process may have been suspended after the service read this batch.
+
+        The batch then does not show which records exist now.
 
         The result is True if the process was suspended since the request, and one of these is true:
 

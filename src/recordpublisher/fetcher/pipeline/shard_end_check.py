@@ -24,8 +24,8 @@ from ..shards.lineage import parent_keys
 
 discovery_log = logging.getLogger("recordpublisher.discovery")
 MAX_LISTINGS_AS_OPEN = 5
-"""Number of listings (about one a second) that show an ended shard as open, after which the end counts as wrong. A source may report an
-end before its listing shows it.
+"""After this many listings (about one a second) that show an ended shard as open, the publisher's report of the end counts as an error. A
+source may report an end before its listing shows it.
 """
 LONGEST_PAUSE = 30.0
 """The longest pause between two attempts to list (seconds)."""
