@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 class ShardFetcher:
     """One worker of a job: it runs until it is stopped, with background tasks for reading, emitting, checkpoints and alarms.
 
-    `ShardOwnership` decides which shards it reads, and `shard_lifecycle.py` what follows from an event of a shard.
+    `ShardOwnership` decides which shards it reads. `ShardLifecycle` decides what follows when something happens to a shard.
     """
 
     def __init__(self, parts: FetcherParts) -> None:
@@ -139,7 +139,7 @@ class ShardFetcher:
         self._completion.stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state of exactly the records for which the sink's `write` has returned, as a plain JSON-able dict."""
+        """Return the job's positions as a plain JSON-able dict. They cover exactly the records for which `Sink.write` has returned."""
         return self._parts.snapshotter.snapshot()
 
     async def checkpoint(self) -> dict[str, Any]:
@@ -309,7 +309,7 @@ class ShardFetcher:
         return job.alone is not None or self._ownership.has_leases or stores_positions(type(job.sink))
 
     async def _take_after(self, error: Exception) -> bool:
-        """Store what is finished although an error has ended the run, so that the next start repeats less. Return whether that was tried.
+        """Try to take a last checkpoint after an error has ended the run. The next start then repeats less. Return whether this was tried.
 
         It is not tried if another process may own the positions, or if the sink may have lost records. The checkpoint takes at most
         `flink.job.drain.timeout`. Its own error is only logged.

@@ -150,7 +150,7 @@ class ShardLifecycle(ShardListener):
         await self._emitter.wait_for_write()
 
     def drop_shards(self, keys: Iterable[str]) -> None:
-        """Forget these shards. The end of a write in progress frees the memory of its records, and moves no position."""
+        """Forget these shards. If a write of their records is in progress, its end frees their memory and moves no position."""
         for key in keys:
             if key in self._table:
                 self._readers.abandon(self._table[key])

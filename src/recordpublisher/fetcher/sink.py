@@ -71,8 +71,9 @@ class Sink(AsyncPort, ABC, Generic[V]):
         return None
 
     async def stored_positions(self) -> Sequence[State] | None:
-        """Return the stored state that `open` would return, without changing anything; the job may be running. Empty if nothing is stored
-        yet.
+        """Return the stored state that `open` would return, without changing anything. The job may be running.
+
+        Return an empty sequence if nothing is stored yet.
 
         A sink whose `open` returns stored state must have this method. Otherwise commands, and the warning at the start of a job, act as if
         the sink stored no positions. Default: None.
@@ -429,7 +430,7 @@ class Leftover(NamedTuple):
     - `size`: bytes.
     - `written`: when it was written (epoch seconds).
     - `life`: the run of a worker that has written it.
-    - `upload`: the id of an unfinished upload with that name, or None if the object itself exists.
+    - `upload`: the id of an unfinished upload of the object, or None if the object itself exists.
     """
 
     name: str

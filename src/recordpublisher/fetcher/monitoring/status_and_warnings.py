@@ -25,7 +25,7 @@ QUIET_MS, LONGEST_PAUSE_MS = 60_000, 3_600_000
 FAILING_READS_MS = 2_000
 """How long calls for a shard must fail before that is logged (ms). A single failure is not logged."""
 MINUTE = 60.0
-"""Seconds between two status lines, and between the beginning of a stall of alignment and the warning."""
+"""Seconds between two status lines. A warning follows when alignment has been stalled for this time."""
 
 
 class StatusLogger:
@@ -120,7 +120,7 @@ class StatusLogger:
             )
 
     def _log_quiet(self) -> None:
-        """Log at which line a plugin's publisher waits if it has given no batch for some time, not even an empty one."""
+        """Log at which line of its code a plugin's publisher waits, if it has given no batch for some time, not even an empty one."""
         now_ms = self._clock.now_ms()
         ages = ((unread_ms(entry, now_ms) or 0, entry) for entry in self._table if entry.metrics.last_failure is None)
         quiet = [(age_ms, entry) for age_ms, entry in ages if age_ms >= QUIET_MS]

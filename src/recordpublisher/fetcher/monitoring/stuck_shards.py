@@ -147,7 +147,7 @@ class UnreadFinding(msgspec.Struct, frozen=True):
 
 
 class LineageProgress:
-    """Computes how far each shard and its unread ancestors were emitted, from the `states` of the shards by `Shard.key`.
+    """Computes how far each shard and its unread ancestors were emitted. `states`: the states of the shards by `Shard.key`.
 
     Each shard is visited once. After n splits and merges there are 2^n paths from a shard to its oldest ancestor, so paths must not be
     followed one by one.
@@ -236,7 +236,7 @@ def _reason(entry: ShardEntry, blocked: ReadBlock | None, alignment_waits_for: s
 class WithheldShards:
     """Raises an alarm if a worker sends heartbeats but does not release shards that other workers should read.
 
-    It measures for how long each worker has withheld the same shards. When a worker releases one of them, its time starts from zero.
+    It measures for how long each worker has withheld the same shards. When a worker releases one of them, the time starts again from zero.
     """
 
     def __init__(self, leases: GroupCounters, interval_ms: int, max_gap: float) -> None:

@@ -27,14 +27,15 @@ T = TypeVar("T")
 class Bounds:
     """The bounds of a run. Every bound is optional; the first one that is reached ends the run.
 
-    - `max_time`: seconds.
-    - `max_records`: the number of records over all shards, exact.
+    - `max_time`: how long the run may take (seconds).
+    - `max_records`: the exact number of records to emit, over all shards.
     - `max_bytes`: payload bytes over all shards. The batch that reaches the bound is the last.
     - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is above it has finished.
     - `stop_at_tip`: whether a shard is read only until a read is at its tip. Later records are left to the next run.
     - `shard_limits`: the exact number of records to emit of each shard, by `Shard.key`. After them the shard has finished. A shard that is
       not named has no limit.
-    - `ends`: where the run ends in shards, by `Shard.key`. Later records are neither decoded nor emitted, and the shard has finished there.
+    - `ends`: the positions at which the run ends, by `Shard.key`. Later records of such a shard are neither decoded nor emitted. The shard
+      has finished at its position.
     """
 
     max_time: float | None = None
@@ -274,7 +275,7 @@ class RunCompletion:
         return self._reason.exception()
 
     def start(self) -> None:
-        """Start a run. If `stop` was called before, the run ends at once. Raises: the error of `check_finished`."""
+        """Start a run. If `stop` was called before, the run ends at once. Raises: StateError if no run may start (`check_finished`)."""
         self.check_finished()
         self._cancels_before = _cancels()
         self._reason = asyncio.get_running_loop().create_future()

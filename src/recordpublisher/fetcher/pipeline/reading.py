@@ -370,9 +370,9 @@ class QueueingShardOutput:
         return self._intake.put(self._entry, batch)
 
     def reach_run_end(self, first_past: str) -> None:
-        """Note that the shard was read to the end of the run, and that all records before it are queued.
+        """Note that the shard was read to the position at which the run ends in it. All records before that position are queued.
 
-        `first_past`: the sequence number of the first record after the end.
+        `first_past`: the sequence number of the first record after that position.
         """
         self._entry.reach_run_end(first_past)
 

@@ -191,7 +191,7 @@ ShardExists = Callable[[Shard], Awaitable[bool | None]]
 """Asks the source for one shard, and returns whether it still has the shard; None if the source cannot tell."""
 
 LISTINGS_UNTIL_EXPIRED = 3
-"""If the source cannot tell, a shard counts as past retention after this many listings in a row without it."""
+"""A shard counts as past retention after this many listings in a row without it, if the source cannot tell whether it has the shard."""
 PARALLEL_CALLS = 8
 
 

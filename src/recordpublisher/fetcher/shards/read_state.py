@@ -63,7 +63,7 @@ class ShardReadState:
         self.tip_seen_ms = None
 
     def on_read(self, batch: RecordBatch, at: ReadMoment, is_writing: bool) -> None:
-        """Note what a batch that a read returned shows about the shard. The batch itself is queued later.
+        """Update this state after a read has returned `batch`. The batch itself is queued later.
 
         `is_writing`: whether records of the shard are being written now.
         """
@@ -157,7 +157,7 @@ class ReadReservation:
         self.expected_bytes = arrived_bytes or (self.expected_bytes or 0) // 2
 
     def request(self) -> asyncio.Future[int]:
-        """Note that the next read waits for memory. Return a future, whose result is the number of bytes that the read may bring."""
+        """Note that the next read waits for memory. Return a future. Its result is the number of bytes that the read may bring."""
         self._grant = asyncio.get_running_loop().create_future()
         return self._grant
 
@@ -215,7 +215,7 @@ class ReadProgress:
     def on_read(self, batch: RecordBatch, read_ms: int, gaps: int = 0) -> None:
         """Move `position` past a batch that was read.
 
-        - `read_ms`: the latest time at which the service can have read it (epoch ms).
+        - `read_ms`: when the service read it (epoch ms), as in `ReadMoment`.
         - `gaps`: the number of gaps of the shard that were counted so far.
         """
         self.counted_gaps = gaps

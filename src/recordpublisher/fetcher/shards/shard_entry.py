@@ -118,7 +118,7 @@ class ShardEntry:
     def on_read(self, batch: RecordBatch, at: ReadMoment) -> int:
         """Queue a batch that a read returned. Called by ReadIntake.
 
-        Return the number of bytes freed: a batch without records replaces a queued batch without records.
+        Return the number of bytes freed. A batch without records may replace the batch before it, which frees memory.
         """
         self.metrics.saw_distance(batch.millis_behind_latest)
         self.reading.on_read(batch, at, self.emission.is_writing)
@@ -296,7 +296,7 @@ class ShardEntry:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark that counts for the global one: that of the shard's first unwritten record, or else of its last record."""
+        """The watermark of the shard's first unwritten record, or else of its last record. It counts for the global watermark."""
         first_unwritten = self.emission.writing_from if self.emission.is_writing else self.next_watermark
         return shard_watermark(first_unwritten, self.state.watermark)
 
@@ -339,9 +339,7 @@ class ShardEmission:
         self.writing_from: int | None = None
         """The watermark of the first record that was taken from the queue and is not written yet (epoch ms)."""
         self.writing_arrival_ms: int | None = None
-        """When the first record that was taken from the queue and is not written yet arrived (epoch ms); None if there is no such
-        record.
-        """
+        """The arrival (epoch ms) of the first record that was taken from the queue and is not written yet; None if there is none."""
         self.records = self.payload_bytes = 0
         self.last_emit_ms: int | None = None
 
