@@ -56,8 +56,8 @@ class Metric(Generic[V]):
 
     - `attribute`: the name in snake_case. `name` is the same in camelCase.
     - `read`: returns the value from a view, which is an object with the values of one moment.
-    - `shown`: the title of a counter in the dashboard and in `lag --watch`, or "".
-    - `loss`: what it means for the user's records that the counter is not 0, or "".
+    - `shown`: the title of a counter in the dashboard and in `lag --watch`.
+    - `loss`: what it means for the user's records that the counter is not 0.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ def metric(kind: MetricType, unit: str = "") -> Callable[[Callable[[V], T]], Met
 
 
 class MetricProperty(Metric[V], Generic[V, T]):
-    """A metric that is also a property. On an instance of its class the attribute returns the value, and on the class the metric."""
+    """A metric that is also a property. Read on an instance, it returns the value. Read on the class, it returns the metric."""
 
     def __init__(self, kind: MetricType, unit: str, read: Callable[[V], T]) -> None:
         text = " ".join((read.__doc__ or "").split()).removesuffix(".")

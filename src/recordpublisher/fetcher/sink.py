@@ -535,9 +535,7 @@ class CommittingSink(Sink[V]):
         """Undo commits that are not published yet: make sure that no process publishes these items, or later ones of their writers.
 
         Return the items that are not published. `publish` raises StateError for them from now on. The job then stores the entries again
-        without these items. It calls this again until the entries are stored.
-
-        Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be read.
+        without these items. It calls this again until the entries are stored. Raises: the errors of `unpublished`.
         """
         return ()
 

@@ -118,7 +118,6 @@ class OpenedJob(msgspec.Struct, frozen=True):
         return lowest_active(self.states[shard.key].watermark for shard in self.listed if self._is_readable(shard))[1]
 
     def _is_readable(self, shard: Shard) -> bool:
-        """Return whether a shard is read from the start of the job on: it has not ended, and waits for no parent."""
         return not self.states[shard.key].ended and is_startable(shard, self.states)
 
 
@@ -171,10 +170,7 @@ async def check_for_data_loss(
 
 
 async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies) -> int:
-    """Return the time (epoch ms) that replaces LATEST, or a start at an age such as "one hour ago".
-
-    It is the time in the restored state, or else it is computed from the service's clock.
-    """
+    """Return the time (epoch ms) that replaces LATEST, or an age such as "one hour ago". A restored time is used again."""
     if restored.pinned_ms is not None:
         return restored.pinned_ms
     now_ms = await dependencies.pin_latest(dependencies.streams[0])

@@ -576,7 +576,7 @@ class ShardsStatus(Enum):
 class ActiveMinimum(Generic[K]):
     """Keeps the watermark of each active shard or worker, and finds the lowest. (Active means that watermarks wait for it.)
 
-    While an active shard or worker has no watermark, the lowest watermark is not known (None).
+    While an active one has no watermark, the lowest watermark is None.
     """
 
     def __init__(self) -> None:

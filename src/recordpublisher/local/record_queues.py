@@ -241,7 +241,7 @@ class Deliveries:
         If there are both new records and records that became visible again, they take turns to come first. So neither has to wait for the
         other.
 
-        `max_receives`: after this many receipts, a record that was not acknowledged becomes a dead letter. None means never.
+        `max_receives`: after this many receipts, a record becomes a dead letter.
         """
         self._end_timeouts(now_ms, max_receives)
         self.stream.apply_retention()

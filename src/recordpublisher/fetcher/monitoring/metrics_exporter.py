@@ -129,8 +129,7 @@ _TYPES = (MetricType.COUNTER, MetricType.GAUGE, MetricType.FLAG, MetricType.HIST
 def _checked(given: object) -> SinkMetric:
     """Check a metric that a sink exports, and return a copy with a plain number instead of, for example, a number of numpy.
 
-    Raises: TypeError if `given` is not a `SinkMetric`, or if one of its fields is not valid. Because of one such field, a monitoring system
-    could refuse all metrics of the job.
+    Raises: TypeError if `given` is not a `SinkMetric`, or if one of its fields is not valid.
     """
     if not isinstance(given, SinkMetric):
         raise TypeError(f"it returned {given!r:.80}, which is not an rp.SinkMetric")

@@ -56,10 +56,7 @@ class StatusLogger:
         self._written, self._written_before = written, 0
         self._publisher, self._stop_at_tip, self._has_warned_of_tip = publisher, False, False
         self._without_tip: dict[str, tuple[int, float]] = {}
-        """The shards (`Shard.key`) whose distance to the tip is not known.
-
-        Each has the number of its emitted records, and the time since which that number has not changed (monotonic seconds).
-        """
+        """The shards whose distance to the tip is not known. Each has the number of its emitted records, and since when it is unchanged."""
         self._global_watermark: int | None = None
         self._last_status = self._last_warning = clock.monotonic()
         self._stalled_since = self._slow_since = clock.monotonic()
@@ -139,10 +136,7 @@ class StatusLogger:
             )
 
     def _warn_without_tip(self, now: float) -> None:
-        """Warn once in a run if a publisher gives only empty batches, and never says how far they are behind the tip.
-
-        A run that ends at the tip would wait for such a publisher for ever.
-        """
+        """Warn once in a run if a publisher gives only empty batches, and never says how far they are behind the tip."""
         known, self._without_tip = self._without_tip, {}
         for entry in self._table:
             # A publisher that gives no batch at all is logged by `_log_quiet`, and a read that fails by `_log_unread`.
@@ -224,7 +218,6 @@ class StatusLogger:
 
 
 def _time_of(watermark: int | None) -> str:
-    """Return a watermark as text for the log."""
     return "unknown" if watermark is None else iso_time(watermark)
 
 

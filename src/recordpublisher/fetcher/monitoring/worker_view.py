@@ -177,7 +177,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def held_shards(self) -> int:
-        """Shards held back by alignment, because the next record of each is above the highest watermark that may be written now."""
+        """Shards held back by alignment, because their next record is above the highest watermark that may be written now."""
         return sum(entry.status.is_held for entry in self.entries)
 
     @metric(GAUGE, "shards")

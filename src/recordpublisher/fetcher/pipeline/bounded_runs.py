@@ -109,8 +109,7 @@ class ShardOutcome:
 class TerminationCondition:
     """Decides whether a run has reached its bounds. Counts what the run has emitted, and keeps which shards have reached their bounds.
 
-    `has_leases`: whether the worker belongs to a group. A run then has no shards at first. The worker acquires them one by one, and a
-    shard's children perhaps long after the shard's end.
+    `has_leases`: whether the worker acquires shards by leases. A run then has no shards at first, and may get a shard's children late.
     """
 
     def __init__(self, bounds: Bounds, *, has_leases: bool = False) -> None:
@@ -332,9 +331,8 @@ class RunCompletion:
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Await `work`, which ends a run, and return its result.
 
-        If the run is cancelled in the meantime, `work` still ends first, and then CancelledError is raised. (With `asyncio.shield` alone, a
-        write of this run could continue during the next one.) The second cancellation of a run is raised at once, because a write may hang.
-        No further run starts until `work` has ended (`check_finished`).
+        If the run is cancelled in the meantime, `work` still ends first, and then CancelledError is raised. A second cancellation is raised
+        at once, because a write may hang. No further run starts until `work` has ended (`check_finished`).
         """
         self._finishing = task = asyncio.create_task(work)
         cancellation = None
@@ -413,6 +411,5 @@ def _check(name: str, given: Any, types: tuple[type, ...], valid: str) -> None:
 
 
 def _cancels() -> int:
-    """Return how often the current task was cancelled."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()

@@ -64,7 +64,7 @@ class SuspensionDetector:
     def check(self) -> None:
         """Find out now whether the process was suspended, without waiting for the next tick.
 
-        Called before each step that must not follow a suspension unnoticed: the check of shards for idleness, and the emission of records.
+        Called before shards are checked for idleness, and before records are emitted.
         """
         late = self._seconds_since_tick() - TICK_SECONDS
         if late <= 0:

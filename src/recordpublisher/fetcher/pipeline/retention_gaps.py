@@ -48,11 +48,11 @@ class RetentionGaps:
         self._first_start_ms: int | None = None
 
     def pin(self, pinned_ms: int | None, ago_ms: int) -> None:
-        """Set where the job began: at LATEST, or at an age such as "one hour ago". Both were replaced by a time at the first start.
+        """Set the time that replaced LATEST, or an age such as "one hour ago", at the job's first start.
 
         Records that had expired before the first start do not count as lost.
 
-        - `pinned_ms`: the time that replaced LATEST or the age (epoch ms). None if the job began elsewhere.
+        - `pinned_ms`: this time (epoch ms), or None if the job began elsewhere.
         - `ago_ms`: the age (ms), or 0 for LATEST. The first start was `ago_ms` after `pinned_ms`.
         """
         self._pinned_ms = pinned_ms
@@ -137,8 +137,7 @@ class RetentionGaps:
     def read_ms(self, entry: ShardEntry) -> int:
         """Return when the last batch was read (epoch ms). After a suspension of the process the result may be too early.
 
-        If the process was suspended since the request, the service may have read the records before the suspension. So the length of the
-        suspension is subtracted from the current time.
+        The length of the suspension is subtracted, because the service may have read the records before it.
         """
         return self._clock.now_ms() - round(self._lost_seconds(entry) * 1000)
 

@@ -24,9 +24,7 @@ from ..shards.lineage import parent_keys
 
 discovery_log = logging.getLogger("recordpublisher.discovery")
 MAX_LISTINGS_AS_OPEN = 5
-"""After this many listings (about one a second) that show an ended shard as open, the publisher's report of the end counts as an error. A
-source may report an end before its listing shows it.
-"""
+"""Number of listings (about one a second) that may show an ended shard as open, before the publisher's report of the end is an error."""
 LONGEST_PAUSE = 30.0
 """The longest pause between two attempts to list (seconds)."""
 

@@ -78,8 +78,8 @@ class WatermarkStatus:
 
     - `is_straggler`: whether the shard is so far behind that watermarks do not wait for it.
     - `awaits_children`: whether the shard has ended, and a child has no reader yet.
-    - `held_since`: since when alignment has been holding the shard back (monotonic seconds). None if it does not hold it back now.
-    - `held_seconds`: the total time for which alignment has held the shard back, without the time since `held_since`.
+    - `held_since`: since when alignment has been holding the shard back (monotonic seconds), or None.
+    - `held_seconds`: the total time for which alignment held the shard back earlier (until `held_since`).
     """
 
     def __init__(self) -> None:

@@ -42,10 +42,7 @@ class ShardState:
     seen_ms: int | None = None
 
     def starting_position(self, use_continuation: bool) -> StartingPosition:
-        """Return where a publisher resumes: after the last emitted record, or at `start` if there is none.
-
-        `use_continuation`: whether to resume after `continuation` instead. It is not used if the last record is inside an aggregate.
-        """
+        """Return where a publisher resumes. `use_continuation`: whether it can resume after `continuation` (only enhanced fan-out can)."""
         is_inside_aggregate = self.position is not None and self.position.is_inside_aggregate
         if use_continuation and self.continuation is not None and not is_inside_aggregate:
             return StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, self.continuation)

@@ -153,8 +153,7 @@ def _each(
 ) -> dict[str, object]:
     """Find the record of each receipt handle in a request, and call `act` for it. Return the response, with the handles that failed.
 
-    - `operation`: the name of the operation, for which a fault may be planned.
-    - `dead`: whether the records are dead letters.
+    `dead`: whether the records are dead letters.
     """
     queue = account.queues.find(request.queue_arn, refused=("DELETING",))
     successful, failed = [], []
