@@ -428,8 +428,7 @@ async def _ended(*tasks: asyncio.Task[None]) -> None:
 def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> ShardFetcher:
     """Build the fetcher of a process that reads every shard (ALONE), or that shares its shards with a group (GROUP).
 
-    The inner functions (`on_resume` and two others) let a part call another part that is built later. Modules for groups are imported only
-    if there is a group, because most jobs run alone.
+    The inner functions (`on_resume` and two others) let a part call another part that is built later.
     """
 
     def on_resume(gap_seconds: float) -> None:

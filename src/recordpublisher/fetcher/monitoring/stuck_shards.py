@@ -96,8 +96,7 @@ def _is_above(entry: ShardEntry, value: int | None) -> bool:
 class UnchangedTimer:
     """Adds up the time between checks that have seen the same value.
 
-    Between two checks at most `max_gap` seconds count. A process that was suspended or had no CPU made no checks in that time, and must not
-    raise alarms because of it.
+    Between two checks at most `max_gap` seconds count. So a process raises no alarm only because it was suspended or had no CPU.
     """
 
     def __init__(self, max_gap: float) -> None:
@@ -149,8 +148,7 @@ class UnreadFinding(msgspec.Struct, frozen=True):
 class LineageProgress:
     """Computes how far each shard and its unread ancestors were emitted. `states`: the states of the shards by `Shard.key`.
 
-    Each shard is visited once. After n splits and merges there are 2^n paths from a shard to its oldest ancestor, so paths must not be
-    followed one by one.
+    Each shard is visited once, and not once for each of the 2^n paths to it after n splits and merges.
     """
 
     def __init__(self, states: Mapping[str, ShardState]) -> None:

@@ -146,8 +146,7 @@ class TerminationCondition:
     def needs_more_reads(self, entry: ShardEntry) -> bool:
         """Return whether the run may emit more records of a shard than were read so far. If not, reading stops.
 
-        With `stop_at_tip` a shard is read until it is at its tip once. Otherwise the shards would never all be at their tips together: a
-        busy shard has new records by the time the last of a thousand shards reaches its tip.
+        With `stop_at_tip` a shard is read until it is at its tip once. The shards are not at their tips at the same time.
         """
         return self.may_emit(entry) and not self._has_read_all(entry) and not self.is_past_event_time(entry)
 

@@ -66,7 +66,7 @@ class CurrentWorker:
 
 
 class LeaseGate:
-    """Decides whether the process may write to the sink. A positive answer is reused within the same millisecond."""
+    """Decides whether the process may write to the sink."""
 
     def __init__(self, current: CurrentWorker, suspension: SuspensionDetector, clock: Clock) -> None:
         self._current = current
@@ -78,8 +78,8 @@ class LeaseGate:
     def may_write_now(self) -> bool:
         """Return whether a heartbeat was confirmed lately, and since the last suspension of the process.
 
-        A sink that sends from a queue may ask before each record, so a positive answer is reused within the same millisecond of the wall
-        clock. The wall clock continues while the process or its machine is suspended. So the next call after a suspension checks again.
+        A sink that sends from a queue may ask before each record. So a positive answer is reused within the same millisecond of the wall
+        clock, which continues during a suspension.
         """
         now_ms, permission = self._clock.now_ms(), self._current.permission
         if now_ms == self._given_ms and permission is self._given:

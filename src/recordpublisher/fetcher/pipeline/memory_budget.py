@@ -91,8 +91,6 @@ class PendingReads:
 
     - A shard that alignment holds back, or whose queue is full, waits until it has emitted. Its read is not tried again before.
     - Any other shard waits for memory of the worker. These shards get it in the order of their next watermarks.
-
-    So an emission costs the same whether one shard is held back or a thousand.
     """
 
     def __init__(self, budget: MemoryBudget) -> None:

@@ -18,7 +18,7 @@ class SuspensionDetector:
     not count as time in which a shard was observed.
 
     A sleep of the machine shows in the clock `boottime`, and the pause of a virtual machine only in the wall clock. A wall clock that is
-    set ahead looks like such a pause. That costs at most one read of each silent shard.
+    set ahead looks like such a pause.
     """
 
     def __init__(self, clock: Clock, on_resume: Callable[[float], None]) -> None:

@@ -48,7 +48,7 @@ def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> s
 def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
     """Return the keys in `start`, and every key that can be reached from them by repeated calls of `following`.
 
-    Each key is visited once, because after n splits and merges 2^n paths lead to a shard. There is no recursion.
+    Each key is visited once. There is no recursion.
     """
     visited: set[str] = set()
     to_visit = [*start]
