@@ -29,7 +29,7 @@ def install_command_from_url(direct_url: str | None, extra: str) -> str:
 def _direct_url() -> str | None:
     """Return the content of the `direct_url.json` of this package, or None if pip installed the package from the package index.
 
-    Several copies of the package's metadata may be found, because a build may have left one without this file next to the source.
+    All copies of the package's metadata are searched. A copy that a build has left next to the source has no such file.
     """
     from importlib.metadata import distributions
 

@@ -52,10 +52,12 @@ class SinkMetric(msgspec.Struct, frozen=True):
 
 
 class Metric(Generic[V]):
-    """One metric of a worker or a shard. `read` returns its value from a view: an object that has the values at one moment.
+    """One metric of a worker or a shard. A class declares its metrics as class attributes of this type (`metrics_of`).
 
-    A class attribute of this type is a metric of that class (`metrics_of`). `attribute`: the name of the metric in snake_case. `shown` and
-    `loss` are described in `publishers/shard_metrics.py`.
+    - `attribute`: the name in snake_case. `name` is the same in camelCase.
+    - `read`: returns the value from a view, which is an object with the values of one moment.
+    - `shown`: the title of a counter in the dashboard and in `lag --watch`.
+    - `loss`: what it means for the user's records that the counter is not 0.
     """
 
     def __init__(
@@ -84,12 +86,12 @@ def camel_case(attribute: str) -> str:
 
 
 def metric(kind: MetricType, unit: str = "") -> Callable[[Callable[[V], T]], MetricProperty[V, T]]:
-    """Make a method a metric: a property of the same name, whose description is the method's docstring."""
+    """Return a decorator that makes a method a metric: a property of the same name. The docstring describes the metric."""
     return lambda method: MetricProperty(kind, unit, method)
 
 
 class MetricProperty(Metric[V], Generic[V, T]):
-    """A metric that is also a property: the attribute of a view has the metric's value."""
+    """A metric that is also a property. Read on an instance, it returns the value. Read on the class, it returns the metric."""
 
     def __init__(self, kind: MetricType, unit: str, read: Callable[[V], T]) -> None:
         text = " ".join((read.__doc__ or "").split()).removesuffix(".")

@@ -97,8 +97,8 @@ class IdleIntervals(msgspec.Struct, frozen=True):
     """How long a shard must have no records to be idle (ms), in the fetcher, the `lag` command and the Spark source.
 
     - `watermarks_ms`: the interval for watermarks, which do not wait for an idle shard. With -1 they wait for every shard.
-    - `shown_ms`: the interval for output to people. It equals `watermarks_ms`, but if that is -1, it is the alarm interval, or the default
-      of the alarm interval if alarms are off.
+    - `shown_ms`: the interval for output to people. It is `watermarks_ms`. If that is -1, it is the alarm interval, or the default of the
+      alarm interval if alarms are off.
     """
 
     watermarks_ms: int = IDLE_INTERVAL.default
@@ -145,7 +145,7 @@ def sink_interval_ms(properties: Properties) -> int | None:
 def _check_max_lag(max_lag_ms: int | None, lookahead_ms: int | None) -> None:
     """Check that the maximum lag exceeds the lookahead.
 
-    Shards of an aligned job are up to the lookahead apart, so with a smaller maximum lag one shard after another would be excluded.
+    Shards of an aligned job are up to the lookahead apart. With a smaller maximum lag, one shard after another would be excluded.
     """
     if max_lag_ms is not None and lookahead_ms is not None and max_lag_ms <= lookahead_ms:
         raise ConfigurationError(MAX_LAG.key, max_lag_ms, f"more than {LOOKAHEAD.key}, which is {lookahead_ms} ms")

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 class ShardFetcher:
     """One worker of a job: it runs until it is stopped, with background tasks for reading, emitting, checkpoints and alarms.
 
-    `ShardOwnership` decides which shards it reads, and `shard_lifecycle.py` what follows from an event of a shard.
+    `ShardOwnership` decides which shards it reads. `ShardLifecycle` decides what follows when something happens to a shard.
     """
 
     def __init__(self, parts: FetcherParts) -> None:
@@ -78,9 +78,9 @@ class ShardFetcher:
         self._has_failed = False
         """Whether an error ended the last run."""
         self._has_stopped_writing = self._was_cancelled = False
-        """Whether the last run was cancelled, and no longer wrote when it ended."""
+        """Whether the last run no longer writes. `_was_cancelled` says that it was cancelled as well."""
         self._released_after: Exception | None = None
-        """The error after which a last checkpoint was begun. That checkpoint has released the shards, so this fetcher cannot run again."""
+        """The error of a run after which a last checkpoint was begun, or None. After such an error this fetcher cannot run again."""
         self._idle_ms: int | None = None
         """When this run was last found ready and without a shard to read (epoch ms)."""
         self._past_event_time: dict[str, int | None] = {}
@@ -108,8 +108,8 @@ class ShardFetcher:
     async def run_bounded(self, bounds: Bounds) -> BoundedResult:
         """Run until a bound is reached. May be called again: the next run resumes where the last one ended.
 
-        Raises: the error that ended the run; StateError if an earlier run has ended with an error after which no further run is possible,
-        or if it was cancelled twice and its write has not ended.
+        Raises: the error that ended the run; StateError if an earlier run has ended with an error after which no further run is possible;
+        StateError if a write of the last run, which was cancelled twice, is still in progress.
         """
         if self._released_after is not None:
             # The last checkpoint after an error may leave out records that `MapSink` still holds. The next start reads them again, but this
@@ -139,13 +139,14 @@ class ShardFetcher:
         self._completion.stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state of exactly the records for which the sink's `write` has returned, as a plain JSON-able dict."""
+        """Return the job's positions as a plain JSON-able dict. They cover exactly the records for which `Sink.write` has returned."""
         return self._parts.snapshotter.snapshot()
 
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, then store a snapshot of only what the sink has confirmed.
 
-        Raises: FencedError if a later start owns the positions; StateError if the snapshot cannot be stored; SinkError if the sink fails.
+        Raises: FencedError if another process owns the positions now; StateError if the snapshot cannot be stored; SinkError if the sink
+        fails.
         """
         return await self._checkpointer.checkpoint()
 
@@ -163,9 +164,10 @@ class ShardFetcher:
             await self._ownership.close()
 
     async def _release_shards(self) -> None:
-        """Let other workers of the group acquire the shards of a cancelled run at once, unless a call of user code still runs.
+        """Let other workers of the group acquire the shards of a cancelled run at once.
 
-        A call in a thread cannot be ended, and could write at the same time as the next reader of the shard.
+        Nothing is released while a call of user code runs. A call in a thread cannot be ended, and could write at the same time as the next
+        reader of the shard.
         """
         left = unfinished_of(self._dependencies.sink)
         if left is None or not left.calls:
@@ -275,10 +277,13 @@ class ShardFetcher:
         return BoundedResult(reason, outcomes, run.records)
 
     async def _take_last(self, reason: EndReason) -> None:
-        """Take the last checkpoint of a run.
+        """Take the last checkpoint of a run. First wait for running calls of user code:
 
-        After `stop`, if positions are stored, the checkpoint waits for calls of user code for `flink.job.drain.timeout` in all. After
-        `max_time`, or if the next start reads nothing again, it waits as long for each call. Then it stores what is finished.
+        - After `stop`, for `flink.job.drain.timeout` in all. If no positions are stored, wait as long for each call.
+        - After `max_time`, for `flink.job.drain.timeout` for each call.
+        - After any other end, without limit.
+
+        If a call takes longer, the checkpoint stores only what is finished.
         """
         checkpointer, job = self._checkpointer, self._dependencies
         ending, times = checkpointer.take_last(is_stopped=reason is EndReason.STOPPED), checkpointer.times
@@ -299,12 +304,12 @@ class ShardFetcher:
 
     @property
     def _has_store(self) -> bool:
-        """Whether positions are stored. A sink that stores them itself does so with each flush, also without a state store."""
+        """Whether positions are stored: in the store of the job or the group, or by the sink itself."""
         job = self._dependencies
         return job.alone is not None or self._ownership.has_leases or stores_positions(type(job.sink))
 
     async def _take_after(self, error: Exception) -> bool:
-        """Store what is finished although an error has ended the run, so that the next start repeats less. Return whether that was tried.
+        """Try to take a last checkpoint after an error has ended the run. The next start then repeats less. Return whether this was tried.
 
         It is not tried if another process may own the positions, or if the sink may have lost records. The checkpoint takes at most
         `flink.job.drain.timeout`. Its own error is only logged.
@@ -369,7 +374,7 @@ class ShardFetcher:
             self._view.intake.retry_pending_reads()
 
     async def _check_owner(self) -> None:
-        """End the run soon after another start has acquired the positions, so that the two processes do not throttle each other's reads."""
+        """End the run soon after another process has acquired the positions. Otherwise the two would throttle each other's reads."""
         while (check_owner := self._dependencies.check_owner) is not None:
             await asyncio.sleep(OWNER_SECONDS)
             # These errors are ignored here, because checkpoints decide how long an outage may last.
@@ -424,8 +429,7 @@ async def _ended(*tasks: asyncio.Task[None]) -> None:
 def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> ShardFetcher:
     """Build the fetcher of a process that reads every shard (ALONE), or that shares its shards with a group (GROUP).
 
-    The inner functions (`on_resume` and two others) let a part call another part that is built later. Modules for groups are imported only
-    if there is a group, because most jobs run alone.
+    The inner functions (`on_resume` and two others) let a part call another part that is built later.
     """
 
     def on_resume(gap_seconds: float) -> None:
@@ -581,9 +585,9 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
 log = logging.getLogger("recordpublisher.fetcher")
 READY_CHECK_SECONDS = 0.02
 RELEASE_SECONDS = 2.0
-"""How long a fetcher that is closed, or runs again, after a cancelled run waits until its shards are released (seconds)."""
+"""How long the release of shards may take after a cancelled run (seconds). They are released when the fetcher is closed or runs again."""
 OWNER_SECONDS = 5.0
-"""Seconds between two checks that this start still owns its positions.
+"""Seconds between two checks that no other process has acquired the positions.
 
 Each check reads one document, for which DynamoDB charges half a read unit.
 """

@@ -20,7 +20,7 @@ from .watermarks import Alignment, EndedParentHold, StragglerDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
 LISTING_AGE_MS = 60_000
-"""The greatest age of a listing when it is used (ms): the call takes time, and ListShards is eventually consistent."""
+"""How old a listing may be when it arrives (ms). The call takes time, and ListShards is eventually consistent."""
 
 
 class ShardLifecycle(ShardListener):
@@ -58,7 +58,7 @@ class ShardLifecycle(ShardListener):
     # --- a run ------------------------------------------------------------------------------------------------------------------
 
     def start_run(self, run: TerminationCondition) -> None:
-        """Start a run with these bounds."""
+        """Start a run. `run` has its bounds."""
         self._run = run
         self._alignment.start_run(run.until_event_time)
         self._emitter.start(run)
@@ -81,7 +81,7 @@ class ShardLifecycle(ShardListener):
         self._emitter.on_heartbeat()
 
     def on_resume(self, gap_seconds: float) -> None:
-        """Handle the end of a suspension of the process, which lasted `gap_seconds`.
+        """Handle the end of a suspension of the process. `gap_seconds`: how long it lasted.
 
         No shard counts as idle before its next read, and the global watermark is updated.
         """
@@ -150,7 +150,7 @@ class ShardLifecycle(ShardListener):
         await self._emitter.wait_for_write()
 
     def drop_shards(self, keys: Iterable[str]) -> None:
-        """Forget these shards. The end of a write in progress frees the memory of its records, and moves no position."""
+        """Forget these shards. If a write of their records is in progress, its end frees their memory and moves no position."""
         for key in keys:
             if key in self._table:
                 self._readers.abandon(self._table[key])
@@ -168,7 +168,10 @@ class ShardLifecycle(ShardListener):
     # --- ShardListener ----------------------------------------------------------------------------------------------------------
 
     def on_listed(self, shard: Shard, is_in_listing: bool) -> None:
-        """Notify the sink of a shard, whichever worker owns it. Only a listing shows whether a shard is open."""
+        """Notify the sink of a shard, whichever worker owns it.
+
+        `is_in_listing`: whether a listing has shown the shard. Only then is it known whether the shard is open.
+        """
         is_open = is_in_listing and not shard.closed
         with naming_sink(self._job.sink, "shard_listed"):
             self._job.sink.shard_listed(shard, self._job.clock.now_ms() - LISTING_AGE_MS if is_open else None)
@@ -218,13 +221,13 @@ class ShardLifecycle(ShardListener):
     # --- failures ---------------------------------------------------------------------------------------------------------------
 
     def on_reader_failed(self, entry: ShardEntry, error: BaseException) -> None:
-        """Fail the run, unless the error means that the stream was deleted.
+        """Fail the run. If the error proves that the stream was deleted, only stop reading this stream.
 
-        If the source lists its shards itself, only its listing proves that a stream was deleted. The same error of its publisher may mean
-        something else, and then the stream's positions must be kept.
+        If a source lists its shards itself, only an error of its listing proves that. The same error of a publisher may mean something
+        else, and then the stream's positions must be kept.
 
-        If the stream was deleted, the records that were read are emitted, and no watermark waits for its shards. All readers of that stream
-        stop, because a later stream of the same name would have shards with the same ids.
+        Records of a deleted stream that were read are still emitted, and no watermark waits for its shards. All readers of the stream stop,
+        because a later stream of the same name would have shards with the same ids.
         """
         factory = self._job.factory
         is_told_by_listing = factory.lists_shards and not factory.ends_open_shards

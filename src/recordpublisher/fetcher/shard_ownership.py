@@ -33,7 +33,7 @@ class ShardOwnership(ABC):
 
     The fetcher calls these methods. By default a method that an implementation does not need does nothing.
 
-    `has_leases`: whether shards are added as their leases are acquired, so that a run has none at first.
+    `has_leases`: whether the worker acquires shards one by one, by leases. A run then has no shards at first.
     """
 
     has_leases: ClassVar[bool] = False
@@ -59,7 +59,7 @@ class ShardOwnership(ABC):
 
     @abstractmethod
     def add_children(self, children: Iterable[Shard]) -> None:
-        """Called when the last read of a shard named its children, which are then known without a listing."""
+        """Called with the children that the last read of a shard has named. No listing may have shown them yet."""
 
     def reasons_not_ready(self) -> list[str]:
         """Return why nothing is read or written, as sentences for people; an empty list if the process is ready."""
@@ -69,8 +69,9 @@ class ShardOwnership(ABC):
         """Called when the run was stopped, while records are still read and written."""
 
     async def after_run(self, *, is_cut_off: bool) -> None:  # noqa: B027 - optional on purpose
-        """Called when the run is over, and perhaps once more. `is_cut_off`: whether an error, the drain timeout or a cancellation has ended
-        it.
+        """Called when a run is over. It may be called twice for one run.
+
+        `is_cut_off`: whether an error, the drain timeout or a cancellation has ended the run.
         """
 
     @property
@@ -88,10 +89,11 @@ log = logging.getLogger("recordpublisher.discovery")
 
 
 class FixedOwnership(ShardOwnership):
-    """Reads every shard of the streams in the list. Remembers where new streams start, and why some could not be begun yet.
+    """Reads every shard of the job's streams, which may change while the job runs.
 
-    A stream that was read before continues where it stopped. A new stream begins where it would begin if the job were restarted with it: at
-    the job's start, where LATEST means the moment of the job's first start. So no record that has arrived since then is missed.
+    - A stream that was read before continues where it stopped.
+    - A new stream begins at the job's starting position. LATEST means the time of the job's first start, so that no record that has arrived
+      since then is missed.
     """
 
     def __init__(
@@ -111,7 +113,7 @@ class FixedOwnership(ShardOwnership):
         self._owned = owned
         self._starts = job.starts
         self._failures: dict[str, str] = {}
-        """The reason why each stream could not be begun, so that a reason is logged only once."""
+        """Why each stream could not be begun. It is kept so that the same reason is logged only once."""
 
     async def open(self, context: SinkContext) -> OpenedJob:
         """Open the sink, restore, and list the shards."""

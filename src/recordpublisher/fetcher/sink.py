@@ -32,11 +32,11 @@ T = TypeVar("T")
 State = Mapping[str, Any]
 """A snapshot of a job's positions: a mapping that can be written as JSON. A sink stores it unchanged, and returns it from `open`."""
 RejectedRecord = tuple[RecordBatch, str]
-"""A record that can never be written, as a batch of one, with the reason."""
+"""A record that can never be written, and the reason. The record is a batch of one."""
 RecordsCall = Callable[[Any], Awaitable[Any]]
-"""A call with a record, a list of records or a batch."""
+"""An async function that takes a record, a list of records or a batch."""
 Traced = Callable[[RecordsCall], RecordsCall]
-"""Returns the same call with a tracing span around it."""
+"""A function that returns the given call with a tracing span around it."""
 
 
 class Sink(AsyncPort, ABC, Generic[V]):
@@ -57,20 +57,23 @@ class Sink(AsyncPort, ABC, Generic[V]):
     """
 
     async def open(self, context: SinkContext) -> State | Sequence[State] | None:
-        """Prepare for writing. May return stored state to resume from, one snapshot or several; it takes precedence over `restore=`.
+        """Prepare for writing. May return stored state to resume from: one snapshot or several. It takes precedence over `restore=`.
 
-        A sink that stores state must make sure that earlier starts that still run can store nothing. `open` writes a token of this
-        start into the destination before it reads the state. Each `flush` compares the token in the transaction that stores rows and state,
-        and raises FencedError if it finds another one. Without that, an earlier start could commit rows that the returned state does not
-        cover.
+        An earlier process of the job may still run. A sink that stores state must make sure that the earlier one can store nothing more:
+
+        1. `open` writes a new token into the destination before it reads the state.
+        2. Each `flush` compares the token in the transaction that stores rows and state. It raises FencedError if it finds another token.
+
+        Otherwise the earlier process could commit rows that the returned state does not cover.
 
         A sink that returns state cannot be used in a group; see `CommittingSink`.
         """
         return None
 
     async def stored_positions(self) -> Sequence[State] | None:
-        """Return the stored state that `open` would return, without changing anything; the job may be running. Empty if nothing is stored
-        yet.
+        """Return the stored state that `open` would return, without changing anything. The job may be running.
+
+        Return an empty sequence if nothing is stored yet.
 
         A sink whose `open` returns stored state must have this method. Otherwise commands, and the warning at the start of a job, act as if
         the sink stored no positions. Default: None.
@@ -106,7 +109,7 @@ class Sink(AsyncPort, ABC, Generic[V]):
     def has_room(self) -> bool:
         """Return whether a `write` would not wait for memory of the sink. The job asks before each write.
 
-        Without room the job writes nothing, but it takes checkpoints and releases shards, which a waiting `write` would delay. Call
+        While there is no room, the job writes nothing, but takes checkpoints and releases shards. A waiting `write` would delay both. Call
         `SinkContext.resume_writing` when there is room again. Default: True.
         """
         return True
@@ -125,25 +128,30 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """Called, in a group, when this process begins to read these shards (`Shard.key`), before the first write. Default: do nothing."""
 
     def revoked(self, shards: Mapping[str, RevocationReason]) -> None:
-        """Called, in a group, when this process no longer reads these shards (`Shard.key`), with the reason for each. No write of their
-        records follows.
+        """Called, in a group, when this process no longer reads these shards (`Shard.key`), with the reason for each.
 
-        It follows `assigned` when the lease table no longer gives a shard to this process, and for all shards of a worker that was replaced
-        or has failed. At a stop it is called only for shards that another process acquires before `close`.
+        No write of their records follows. Drop their queued records, whatever the reason is: the next reader of a shard resumes from its
+        last checkpoint, and writes the records after it again.
 
-        Drop the queued records of these shards, whatever the reason is: their next reader resumes from their last checkpoint, and writes
-        the records after it again. May be called while a `write` or `flush` waits. Default: do nothing.
+        Called in these cases:
+
+        - The lease table no longer gives a shard to this process.
+        - The worker was replaced or has failed. Then it loses all of its shards.
+        - The job stops, and another process acquires a shard before `close`.
+
+        May be called while a `write` or `flush` waits. Default: do nothing.
         """
 
     def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
         """Called when the job learns of a shard of its streams, whichever process reads the shard. Default: do nothing.
 
-        - `open_ms`: a time at which the shard was open (epoch ms), if a listing has shown it open. If the end of the shard's parent has
-          named the shard first, this is called again when a listing has it.
+        A job may learn of a shard from the end of its parent. This is then called again when a listing has shown the shard.
+
+        - `open_ms`: a time at which the shard was open (epoch ms). None if no listing has shown the shard as open.
         """
 
     def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
-        """Called before the first write of a reader, which will write every record of the shard from `start` on.
+        """Called before the first write of a shard's new reader. Every record of the shard from `start` on follows.
 
         Also called, with TRIM_HORIZON, before the first write after a gap that the job has accepted. Default: do nothing.
 
@@ -165,26 +173,26 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
 
     async def idle(self) -> None:
-        """Called when every shard of the worker became idle, so that nothing waits for the worker's watermark. Default: do nothing."""
+        """Called when every shard of the worker has become idle. Nothing then waits for the worker's watermark. Default: do nothing."""
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when everything that was written is durable. Raise an error if that is not possible. Default: do nothing.
 
         If `checkpoint.may_be_partial`, the sink may return a state of the durable writes only. It is stored instead of `checkpoint.state`.
-        For each shard the returned state has the position of this checkpoint, of an earlier one, or one in between, but no position if
-        nothing of the shard has become durable since this process began to read it.
+        In that state, a shard has its position of this checkpoint, of an earlier one, or one in between. If nothing of a shard has become
+        durable since this process began to read it, the shard has no position there.
 
-        Also called once before the first write, with the state that the job starts from, so that the time that replaced LATEST is stored.
+        Also called once before the first write, with the state that the job starts from. This state has the time that replaced LATEST.
 
         Not called after a call of this sink has raised an error, unless `may_flush_after_error` returns True. Only a `flush` that raises
         StoreUnavailableError is repeated.
 
-        Raises: FencedError if a later start has opened a sink with the same destination, and this sink stores state.
+        Raises: FencedError if this sink stores state, and a process that started later has opened a sink with the same destination.
         """
         return None
 
     def unfinished(self) -> Unfinished | None:
-        """Return the records that a `flush` would wait for; called often, so it must not wait.
+        """Return the records that a `flush` would wait for. This is called often, so it must not wait.
 
         Default: None, for a sink that does not report them.
         """
@@ -193,21 +201,23 @@ class Sink(AsyncPort, ABC, Generic[V]):
     def may_flush_after_error(self) -> bool:
         """Return whether a last `flush` is safe after an error has ended the run, even if the error came from this sink.
 
-        That `flush` returns a state of only what is durable, and does not raise the same error again. Default: True only if `flush` is not
-        overridden, because each batch is then durable when `write` returns. In other sinks the error may have cost older records, which a
-        `flush` would then report as durable.
+        Such a `flush` must return a state of only what is durable, and must not raise the same error again.
+
+        Default: True if `flush` is not overridden, because each batch is then durable when `write` returns. Otherwise False, because the
+        error may have lost older records, and `flush` could report them as durable.
         """
         return type(self).flush is Sink.flush
 
     def has_stopped(self, shard: str) -> bool:
-        """Return whether the sink will finish no more records of a shard that `Checkpoint.stopped` has named.
+        """Return whether the sink will finish no more records of a shard. `shard` is one of `Checkpoint.stopped`.
 
-        Then the older state of that shard which the last `flush` returned is final, and the shard can be released. Default: False.
+        The state of the shard that the last `flush` returned is then final, even if it is an older one. The shard can be released. Default:
+        False.
         """
         return False
 
     def exported_metrics(self) -> list[SinkMetric]:
-        """Return the sink's metrics for `flink.metrics.exporters`; called in the event loop whenever they are read. Default: none."""
+        """Return the sink's metrics for `flink.metrics.exporters`. Called in the event loop whenever they are read. Default: none."""
         return []
 
     async def close(self) -> None:
@@ -228,7 +238,7 @@ class RevocationReason(Enum):
 
 
 async def fail_on_rejected_record(record: RecordBatch, reason: str) -> None:
-    """Raise SinkError, which names the record: this is what happens by default to a record that a sink rejects."""
+    """Raise a SinkError that names the record. This is the default for a record that a sink rejects."""
     where, numbers = f"{record.stream}/{record.shard_id}", record.sequence_numbers
     remedy = how_to_continue(record.stream, record.shard_id, numbers[0])
     raise SinkError(f"record {', '.join(numbers)} of {where} cannot be written: {reason}; {remedy}")
@@ -272,10 +282,10 @@ class SinkContext:
     - `outages`: the time limit and the pauses with which `retry` repeats its call. They are the same for all calls of the job.
     - `drain_seconds`: the time for which `retry` repeats its call after the job began to end (seconds). `is_stopping()` returns whether
       the job has begun to end.
-    - `is_lost()` returns whether another process has acquired the shard of the batch that `write` has. If so, `retry` makes no further
-      call.
+    - `is_lost()` returns whether another process has acquired the shard of the batch that is being written. If so, `retry` makes no
+      further call.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
-    - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, which is then
+    - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue. The record is then
       acknowledged. `shard` is the `Shard.key`. `done` is None if the job reads shards.
 
     To add a function of SinkContext: declare it here as a field with the default `_nothing`, and pass it in `build_fetcher` of
@@ -329,9 +339,9 @@ class SinkContext:
         - `on`: the classes of errors after which a call may succeed later, such as `httpx.TransportError`. TransientError is always one.
         - `service`: what is called, for the log and the error.
 
-        Raises: RetriesExhaustedError, caused by the last error, if the calls have failed for `flink.job.max.outage`, or if the job began
-        to end `flink.job.drain.timeout` ago, by a stop, `max_time` or an error: the next start reads the records again. FencedError if
-        another process has acquired the shard of the batch. Every other error at once.
+        Raises: RetriesExhaustedError, caused by the last error, if the calls have failed for `flink.job.max.outage`, or if the job began to
+        end `flink.job.drain.timeout` ago. The next start then reads the records again. FencedError if another process has acquired the
+        shard of the batch. Every other error at once.
         """
         return await RetriedCall(self, call, on, service).run()
 
@@ -390,8 +400,8 @@ class Unfinished:
 class CommitNumber(NamedTuple):
     """The number of one call of `stage`, unique for its writer. `n` is from 1 to 2**63 - 1, and only grows, even over restarts.
 
-    `writer` is `job/life`: the name of the job, and of the run of a worker that stages (its life, see `CommittingSink`). No later life has
-    the same name. A table that stores the last number of each writer can tell which commits it already has.
+    `writer` is `job/life`: the name of the job, and the name of one run of a worker (its life, see `CommittingSink`). No later life has the
+    same name. A table that stores the last number of each writer can tell which commits it already has.
     """
 
     writer: str
@@ -420,7 +430,7 @@ class Leftover(NamedTuple):
     - `size`: bytes.
     - `written`: when it was written (epoch seconds).
     - `life`: the run of a worker that has written it.
-    - `upload`: the id of an unfinished upload with that name, or None if the object itself exists.
+    - `upload`: the id of an unfinished upload of the object, or None if the object itself exists.
     """
 
     name: str
@@ -434,7 +444,7 @@ class CommittingSink(Sink[V]):
     """A sink that writes in three steps: stage the rows, commit them together with their positions, and publish them.
 
     - *Stage*: make the rows durable, and not visible yet.
-    - *Commit*: write an *entry*, the stored document with the positions of one worker, which also names the staged items. The write is
+    - *Commit*: store an *entry*: a document with the positions of one worker, and with the staged items that belong to them. The write is
       conditional, so a process that was replaced can no longer commit. A commit without an answer is repeated unchanged until its outcome
       is known.
     - *Publish*: make the rows of committed items visible, and the rows that `flush` has staged without a commit.
@@ -452,10 +462,10 @@ class CommittingSink(Sink[V]):
     _flush_number = CommitNumber("", 0)
 
     def entries(self) -> ConditionalStore | None:
-        """Return the store of entries next to the rows, or None if entries are stored in `flink.state.uri`, which must then be set.
+        """Return the store of entries in the destination of the rows, or None if the entries are in the store of `flink.state.uri`.
 
-        If entries are next to the rows, all jobs that write there find each other's entries. The method returns the same object at each
-        call, even before `open`. The job closes it.
+        In the destination, all jobs that write there find each other's entries. The method returns the same object at each call, even
+        before `open`. The job closes it.
         """
         return None
 
@@ -469,7 +479,7 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def begin(self, life: str) -> None:
-        """Begin a life: drop the rows that this sink object has not staged, and the items that it has staged and not committed.
+        """Begin the life with the name `life`, and drop everything that this sink object has written or staged and not committed.
 
         The names of everything that is staged from now on begin with `life`.
         """
@@ -488,12 +498,12 @@ class CommittingSink(Sink[V]):
     async def commit(
         self, store: ConditionalStore, name: str, value: bytes, expected: str | None, staged: Sequence[Staged]
     ) -> str:
-        """Write the entry, and return its new version. `staged` are the items that it commits.
+        """Store `value` as the entry `name` in `store`, and return its new version. `staged` are the items that the entry commits.
 
         - `expected`: the version that must be stored now, or None if no entry may be stored.
 
-        A database writes the staged rows in the same transaction, unless `value` is already stored. The job calls again with the same
-        arguments until there is an answer, because an attempt may have taken effect, or may still do so.
+        A database writes the rows of `staged` in the same transaction. If `value` is already stored, it writes nothing. The job calls again
+        with the same arguments until there is an answer, because an earlier attempt may take effect at any time.
 
         Raises: ConflictError, with the stored value, if another version is stored; StoreUnavailableError if the store cannot be reached
         now; StateError if waiting does not help.
@@ -502,19 +512,19 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """Make staged items visible, in this order, and each only once, however often and in whichever process this is called.
+        """Make staged items visible, in this order, and each only once, even if this is called again for the same items.
 
         Another process may be publishing the same items now. A database whose `commit` has written the rows has nothing to do for them.
 
-        The default `flush` calls this with items that no `commit` has written: dead letters, and the records of a queue. Write their rows
-        here, as a database does for the items that it still keeps in memory, or override `flush`.
+        The default `flush` calls this with items that no `commit` has written: dead letters, and the records of a queue. A database must
+        write the rows of these items here, which it still has in memory, or override `flush`.
 
         Raises: StoreUnavailableError if the destination cannot be reached now (the job calls again); StateError if a staged item is missing
         and was not published.
         """
 
     async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return the items of which the destination proves that none of their rows is visible. Also called before `open`.
+        """Return the items that certainly have no visible rows, as far as the destination can prove it. Also called before `open`.
 
         Default: no items, because nothing can be proved. Raises: StoreUnavailableError if the destination cannot be reached now; StateError
         if it cannot be read.
@@ -524,8 +534,8 @@ class CommittingSink(Sink[V]):
     async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
         """Undo commits that are not published yet: make sure that no process publishes these items, or later ones of their writers.
 
-        Return the items that are not published. `publish` raises StateError for them from now on. The job then writes their entries again
-        without them, and calls this again until that has succeeded. Raises: the errors of `unpublished`.
+        Return the items that are not published. `publish` raises StateError for them from now on. The job then stores the entries again
+        without these items. It calls this again until the entries are stored. Raises: the errors of `unpublished`.
         """
         return ()
 
@@ -538,17 +548,19 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete items that ended lives have staged, except the items in `kept`, which entries still name.
+        """Delete the items that ended lives have staged, except the items in `kept`. Entries still name those items.
 
-        `has_ended` returns whether the life with a name has ended. A process that was replaced may still stage items later; they stay until
-        the next call. Raises: StoreUnavailableError if the destination cannot be reached now.
+        `has_ended(name)` returns whether the life with this name has ended. A process that was replaced may still stage items after this
+        call. They stay until the next one.
+
+        Raises: StoreUnavailableError if the destination cannot be reached now.
         """
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Delete what the destination remembers of lives that have ended and that no entry names. Return whether nothing is left to delete.
+        """Delete what the destination keeps of ended lives, such as their last commit numbers. Return whether nothing is left to delete.
 
-        `is_forgotten(name)` returns whether the life of this name has ended and no entry names it. If this method returns False, a later
-        commit deletes the rest, and in a group the method is called again. Default: the destination remembers nothing.
+        `is_forgotten(name)` returns whether the life with this name has ended, and no entry names it. Only the data of such lives may be
+        deleted. If the result is False, a later commit deletes the rest, and in a group this is called again. Default: return True.
 
         Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be read.
         """
@@ -583,10 +595,9 @@ class CommittingSink(Sink[V]):
         self._flushed = ()
 
     async def end_life(self, life: str) -> None:
-        """Release the locks that a life still holds, for example in a database session, because its process may be suspended within
-        `commit`.
+        """Release the locks that a life still holds, for example in a database session. Its process may be suspended within `commit`.
 
-        After this call another process replaces or seals the entry of that life.
+        After this call, another process changes the entry of that life so that the life can no longer commit.
         """
 
     def checks(self) -> Checks:

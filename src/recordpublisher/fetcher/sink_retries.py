@@ -81,7 +81,7 @@ class RetriedCall(Generic[T]):
         raise PluginError(f"`retry` needs an async function without arguments, but the call returned {repr_of(made)}")
 
     def _note(self, error: TransientError) -> None:
-        """Note an error, and the earliest time of the next call. The longest outage of the job limits the time."""
+        """Remember the error, and when the next call may be made: after the error's `retry_after`, but within the job's longest outage."""
         now, outage_ms = self._loop.time(), self._context.outages.max_outage_ms
         self._failed_at = now if self._failed_at is None else self._failed_at
         latest = math.inf if outage_ms is None else self._failed_at + outage_ms / 1000
@@ -104,7 +104,7 @@ class RetriedCall(Generic[T]):
             )
 
     def _look_for_stop(self) -> None:
-        """Note the time at which the job begins to end, even while a call is in progress, because a call may take long."""
+        """Check every `STOP_SECONDS` whether the job has begun to end, even during a call, and remember when."""
         if self._context.is_stopping():
             self._stopped_at = self._loop.time()
         else:

@@ -100,7 +100,7 @@ class OpenedJob(msgspec.Struct, frozen=True):
     - `states`: the state of each shard by `Shard.key`.
     - `starts`: where new shards start.
     - `pinned_ms`: the time that replaced LATEST, if the job began there.
-    - `generation`: the number of this start, which is higher than that of every snapshot that was found.
+    - `generation`: the number of this start of the job. It is higher than the number in every snapshot that was found.
     - `unlisted_states`: the known states of shards that the listing lacks.
     """
 
@@ -120,7 +120,6 @@ class OpenedJob(msgspec.Struct, frozen=True):
         return lowest_active(self.states[shard.key].watermark for shard in self.listed if self._is_readable(shard))[1]
 
     def _is_readable(self, shard: Shard) -> bool:
-        """Return whether a shard is read now. If it waits for a parent, the parent counts for it."""
         return not self.states[shard.key].ended and is_startable(shard, self.states)
 
 
@@ -175,7 +174,7 @@ async def check_for_data_loss(
 
 
 async def _pinned_ms(restored: RestoredState, dependencies: FetcherDependencies) -> int:
-    """Return the time that replaces LATEST or a start at an age: the restored time, or else a time from the service's clock."""
+    """Return the time (epoch ms) that replaces LATEST, or an age such as "one hour ago". A restored time is used again."""
     if restored.pinned_ms is not None:
         return restored.pinned_ms
     now_ms = await dependencies.pin_latest(dependencies.streams[0])

@@ -34,7 +34,7 @@ class WatermarkTracker(ABC):
 
     @abstractmethod
     def report(self, status: ShardsStatus, watermark: int | None) -> int | None:
-        """Report how the shards of this process count, and return the global watermark (epoch ms), or None before one is known.
+        """Report the lowest watermark of this process, and return the global watermark (epoch ms), or None before one is known.
 
         - `status`: whether any shard counts.
         - `watermark`: the lowest watermark of the shards that count (epoch ms), or None if one of them has had no record yet.
@@ -51,12 +51,12 @@ class WatermarkTracker(ABC):
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether the global watermark waits for a shard of another process, because every shard of this one was above it."""
+        """Whether the global watermark waits for a shard of another process. Every shard of this process was above it."""
         return False
 
     @property
     def worker(self) -> str | None:
-        """Name of the worker that this process is in its group, which changes when the worker is replaced; None without a group."""
+        """Name of this process in its group. It changes when other processes replace the worker. None without a group."""
         return None
 
     def after_suspension(self) -> None:  # noqa: B027 - optional on purpose
@@ -87,7 +87,7 @@ class OwnWatermark(WatermarkTracker):
         return self._highest
 
     def start_at(self, watermark: int | None) -> None:
-        """Set the global watermark to the lowest restored watermark, unless it is already higher."""
+        """Raise the global watermark to `watermark`, the lowest restored one. A higher global watermark stays."""
         self._highest = raised_watermark(self._highest, watermark)
 
 
@@ -98,7 +98,7 @@ class Alignment:
     """Decides which shard may emit next, so that no shard gets too far ahead, and reports the worker's watermark to `tracker`.
 
     A record may be emitted if the watermark that its shard would then have is at most the global watermark plus the lookahead. A
-    shard with queued records counts with the watermark of its next record, so that a record that is held back can still raise the global
+    shard with queued records counts with the watermark of its next record. So a record that is held back can still raise the global
     watermark. Without a lookahead the shards take turns.
     """
 
@@ -136,7 +136,7 @@ class Alignment:
 
     @property
     def blocking_shard(self) -> str | None:
-        """The shard with this worker's lowest watermark, for which the other shards wait; None if there is none."""
+        """The shard with this worker's lowest watermark, or None if there is none. The other shards wait for it."""
         return self._active.lowest_key()
 
     @property
@@ -203,9 +203,9 @@ class Alignment:
         return self._tracker.report(status, watermark)
 
     def report_end(self) -> int | None:
-        """Report that no shard has further records, and return the global watermark: the highest one of the shards, even removed ones.
+        """Report that no record follows: raise the global watermark to the highest watermark of all shards, even removed ones. Return it.
 
-        Nothing changes while watermarks still wait for a shard, because children of that shard may follow.
+        It is not raised while watermarks still wait for a shard, because children of that shard may follow.
         """
         if self._active.status()[0] is ShardsStatus.IDLE:
             highest = self._removed
@@ -320,12 +320,12 @@ class EndedParentHold:
     Between the parent's last record and the start of the child's reader, no shard would count for the child. The global watermark could
     rise past the child's first records, which would then be late. So watermarks wait for the parent until its children are known and read.
 
-    - `has_others`: whether other workers exist, which may read a child that is not in the table. The lease table then makes the watermark
+    - `has_others`: whether other workers exist. They may read a child that is not in the table. The lease table then makes the watermark
       wait for that child.
-    - `is_endless`: returns whether a stream always has an open shard, so that an ended shard has children.
+    - `is_endless`: returns whether a stream always has an open shard. An ended shard of such a stream has children.
 
-    After a merge, watermarks do not wait for the parent that ended first, which may be further ahead than the lookahead. The other
-    parent is still open and counts for the child.
+    After a merge, watermarks do not wait for the parent that ended first. It may be further ahead than the lookahead. The other parent is
+    still open and counts for the child.
     """
 
     def __init__(
@@ -350,7 +350,7 @@ class EndedParentHold:
     def on_listing(self, stream: str, shards: Iterable[Shard]) -> None:
         """Register a complete listing of a stream, after the table of shards has applied it.
 
-        If a closed shard of a finite source has no child in this listing, no child follows later. The shard no longer holds the watermark.
+        If a closed shard of a finite source has no child in this listing, no child follows later. Watermarks no longer wait for the shard.
         """
         closed = {shard.key for shard in shards if shard.closed}
         for key, ended in self._ended.items():
@@ -409,7 +409,7 @@ class EndedParentHold:
 
 
 class LocalWatermark:
-    """Keeps the watermark up to which each shard was emitted, and the last watermark that the sink received, which never falls."""
+    """Keeps the watermark up to which each shard was emitted, and the sink's watermark: the last one that it received. It never falls."""
 
     def __init__(self) -> None:
         self._emitted = ActiveMinimum()
@@ -574,9 +574,9 @@ class ShardsStatus(Enum):
 
 
 class ActiveMinimum(Generic[K]):
-    """Keeps the watermark of each shard or worker that counts (is active), and finds the lowest.
+    """Keeps the watermark of each active shard or worker, and finds the lowest. (Active means that watermarks wait for it.)
 
-    An active shard or worker without a watermark counts as the lowest.
+    While an active one has no watermark, the lowest watermark is None.
     """
 
     def __init__(self) -> None:
@@ -614,7 +614,7 @@ class ActiveMinimum(Generic[K]):
 
 
 def lowest_active(watermarks: Iterable[int | None]) -> tuple[ShardsStatus, int | None]:
-    """Return ACTIVE with the lowest of these watermarks, which is None if one is None. Return IDLE if there are none.
+    """Return ACTIVE with the lowest of `watermarks`, or with None if one of them is None. Return IDLE if there are none.
 
     `watermarks`: the watermark of each active shard or worker; None if it has none yet.
     """

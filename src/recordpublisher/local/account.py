@@ -96,7 +96,7 @@ class Account:
     def find_usable(self, name: str | None = None, arn: str | None = None) -> Stream:
         """Return a stream whose records can be written and read: one that is ACTIVE or UPDATING.
 
-        Raises: ResourceNotFoundException if the stream is in another state; the errors of `find`.
+        Raises: ResourceNotFoundException if the stream does not exist or is in another state; InvalidArgumentException as in `find`.
         """
         stream = self.find(name, arn)
         if stream.status in ("CREATING", "DELETING"):

@@ -30,8 +30,8 @@ class SteppingClock:
 class ManualClock:
     """A clock that changes only by `advance`. It is for the endpoint, and for everything else that takes a clock, such as sinks.
 
-    `advance` also calls the listeners. Waits for retries and intervals do not depend on this clock: they follow the event loop, and
-    `run_virtual` makes them short.
+    `advance` also calls the listeners of `on_advance`. Waits for retries and intervals do not depend on this clock. They follow the event
+    loop, and `run_virtual` makes them short.
     """
 
     def __init__(self, now_ms: int = 1_600_000_000_000) -> None:

@@ -35,8 +35,9 @@ WITH_RESPONSE_BODY = READS | WRITES | QUEUES | {"RegisterStreamConsumer"}
 """The operations whose response has a body."""
 LISTING, READING = frozenset({"ListShards"}), frozenset({"GetRecords"})
 ENTRIES, FRAMES = frozenset({"entry"}), frozenset({"frame"})
-"""The targets of faults that hit only a part of a call: `entry` is a record of PutRecords or a receipt handle of a queue, `frame` is
-a frame.
+"""The targets of faults that hit only a part of a call.
+
+An `entry` is a record of PutRecords or a receipt handle of a queue. A `frame` is an event of a subscription, as it is sent.
 """
 # fmt: on
 
@@ -52,7 +53,9 @@ MAX_FAULTS_IN_A_ROW = 2
 MAX_TAKE_OVERS = 3
 """The most take-overs of one subscription in a row. With more of them a client would report that another job uses its consumer."""
 _PART_OF = {"GetShardIterator": "GetRecords", "SubscribeToShard": "events"}
-"""The name of the read that an operation is only a step of. A success of such a step does not end a series of consecutive faults."""
+"""Operations that are only the first step of a read, each with the name of that read. The success of this step does not end a series of
+consecutive faults of the read.
+"""
 
 
 class Faults:
@@ -85,7 +88,7 @@ class Faults:
         self._calls.setdefault(operation, deque()).extend([None] * count)
 
     def planned(self, operation: str) -> int:
-        """Return how many further calls of the operation will fail or lose their connection, because a test planned it."""
+        """Return for how many further calls of the operation a test has planned an error or a lost connection."""
         return len(self._calls.get(operation, ()))
 
     def fail_entries(self, count: int, code: str = "ProvisionedThroughputExceededException") -> None:
@@ -140,11 +143,11 @@ class Faults:
         return self._random_faults.for_call(operation, target)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """Count a success of the call's target, which ends its series of consecutive random faults."""
+        """Count a successful call. It ends the series of consecutive random faults of the call's target."""
         self._random_faults.on_success(operation, target)
 
     def keep(self, drawn: DrawnFault) -> None:
-        """Keep a fault until the function of the operation takes it, because that function changes the result."""
+        """Keep a fault that changes the result of an operation, until the function of the operation takes it (`take`)."""
         self._kept[drawn.kind] = drawn
 
     def take(self, kind: FaultKind) -> DrawnFault | None:
@@ -350,7 +353,7 @@ class RandomFaults:
         return self._draw_within_limit((_PART_OF.get(operation, operation), name), rules, operation, name)
 
     def on_success(self, operation: str, target: Callable[[], str]) -> None:
-        """Count a success of the call's target, which ends its series of consecutive faults."""
+        """Count a successful call. It ends the series of consecutive faults of the call's target."""
         if operation not in _PART_OF and self._call_rules.get(operation):
             self._in_a_row[operation, target()] = 0
 

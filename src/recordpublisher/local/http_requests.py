@@ -51,8 +51,8 @@ TIMESTAMP_TAG = 1
 (aws-sdk-java-v2 issue 4661).
 """
 REFUSED_TAGS = (0, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 100, 256, 258, 260, 261, 1004, 43000, 55799)
-"""All other tags that cbor2 supports. They are refused because they include references to shared values, with which a body of 288 bytes
-can become 790 MB.
+"""All tags that cbor2 supports, except TIMESTAMP_TAG. They are refused, because some are references to shared values. With these a body
+of 288 bytes can become 790 MB.
 """
 TIMESTAMPS = frozenset(
     (
@@ -150,7 +150,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_names(headers: Mapping[str, str], is_remote: bool) -> None:
-    """Refuse requests that web pages of other sites send: their host name may resolve to this machine (DNS rebinding).
+    """Refuse a request that a web page of another site has sent. The site's name may resolve to this machine (DNS rebinding).
 
     A browser sends in Host the name by which it found the endpoint, and in Origin the site whose page it shows.
 
@@ -268,7 +268,7 @@ def _xml(status: int, code: str, message: str | None = None) -> RefusedRequestEr
 def check_signature(
     headers: Mapping[str, str], query: str, body: bytes, secrets: Mapping[str, str], method: str = "POST"
 ) -> None:
-    """Raise the service's error if the request is not signed by a key of `secrets`, which has the secret of each access key id."""
+    """Raise the service's error if the signature of a request is missing or wrong. `secrets`: the secret of each access key id."""
     _check_complete(headers, dict(parse_qsl(query, keep_blank_values=True)))
     found = _AUTHORIZATION.fullmatch(headers.get("Authorization", ""))
     if found is None:

@@ -62,7 +62,7 @@ class MemoryTransport:
         self._open: set[MemoryResponse] = set()
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """Make one call, which must end within the deadline, and return its response."""
+        """Make one call, and return its response. A call that takes longer than `deadline_seconds` fails."""
         return await self.call_with_body(api, _body(parameters))
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class MemoryResponse:
         return self._serving
 
     def close(self) -> None:
-        """Close the response from the side of the client, which ends the task that writes its events."""
+        """Close the response from the side of the client, and end the task that writes its events."""
         self._is_closed = True
         if self._serving is not None:
             self._serving.cancel()

@@ -55,7 +55,7 @@ class Queue:
 
     @property
     def id(self) -> str:
-        """The last part of the queue's ARN, which is generated."""
+        """The generated id at the end of the queue's ARN."""
         return self.arn.rpartition("/")[2]
 
     def status(self, now_ms: int) -> str:
@@ -67,7 +67,7 @@ class Queue:
         return self.busy_status == "DELETING" and now_ms >= self.busy_until_ms
 
     def require_active(self, now_ms: int) -> None:
-        """Raise ResourceInUseException unless the queue can be changed now."""
+        """Raise ResourceInUseException if the queue is not ACTIVE, so that it cannot be changed now."""
         if self.status(now_ms) != "ACTIVE":
             raise in_use(f"{self.arn} not ACTIVE, instead in state {self.status(now_ms)}.")
 
@@ -93,9 +93,11 @@ class Queue:
 
     def find(self, handle: ReceiptHandle | None, now_ms: int, *, dead: bool) -> Delivery:
         """Return the delivery to which a handle belongs. `dead`: whether to look among the dead letters, or among the other records.
-        Raises: ApiError: InvalidArgumentException if the handle belongs to another queue or to an earlier receipt;
-        ResourceNotFoundException if the record was acknowledged, is past retention, or was moved to or from the dead letters. The API model
-        does not say which error belongs to which case.
+
+        The API model does not say which error belongs to which case.
+
+        Raises: InvalidArgumentException if the handle belongs to another queue or to an earlier receipt; ResourceNotFoundException if the
+        record was acknowledged, is past retention, or was moved to or from the dead letters.
         """
         if handle is None or handle.queue != self.id:
             raise invalid_argument("The ReceiptHandle does not belong to this queue.")
@@ -145,9 +147,9 @@ class QueueTable:
         return sorted((e for e in self._by_arn.values() if stream in (None, e.stream)), key=lambda each: each.name)
 
     def create(self, name: str, stream: Stream, settings: dict[str, Any], tags: dict[str, str], delay_ms: int) -> Queue:
-        """Add a queue, which is CREATING for `delay_ms`.
+        """Add a queue. Its status is CREATING for `delay_ms`.
 
-        Raises: ResourceInUseException if the name is taken; the errors of `TagSet.add`.
+        Raises: ResourceInUseException if the name is taken; InvalidArgumentException if the tags are not valid.
         """
         if any(each.name == name for each in self.all()):
             raise in_use(f"The queue {name} already exists.")
@@ -186,7 +188,7 @@ class QueueTable:
 
 
 class ReceiptHandle(msgspec.Struct, frozen=True, array_like=True, tag="r"):
-    """The content of a handle, which identifies one receipt: the queue, the record, and the number of the receipt."""
+    """The content of a receipt handle: the queue, the record, and the number of the receipt."""
 
     queue: str
     key: Key
@@ -236,8 +238,10 @@ class Deliveries:
     ) -> list[tuple[Delivery, bytes]]:
         """Return at most `limit` visible records, or dead letters, each with its JSON, and hide them until `visible_ms`.
 
-        If there are both new records and records that became visible again, they take turns to come first, so that neither has to wait for
-        the other.
+        If there are both new records and records that became visible again, they take turns to come first. So neither has to wait for the
+        other.
+
+        `max_receives`: after this many receipts, a record becomes a dead letter.
         """
         self._end_timeouts(now_ms, max_receives)
         self.stream.apply_retention()
@@ -349,7 +353,7 @@ class _Answer:
         self._bytes = 0
 
     def add(self, delivery: Delivery, fragment: bytes) -> bool:
-        """Add a record, whose JSON is `fragment`. Return whether there was room for it."""
+        """Add a record. `fragment`: its JSON. Return whether there was room for it."""
         self._bytes += len(fragment)
         self.is_full = bool(self.records) and self._bytes > GET_RECORDS_BYTES
         if self.is_full:
@@ -360,6 +364,6 @@ class _Answer:
 
 
 def record_id(shard: Shard, counter: int) -> str:
-    """Return the record's id, which is the same in every queue and at each delivery. It does not reveal the shard or the order."""
+    """Return the id of a record. It is the same in every queue and at each delivery, and does not reveal the shard or the order."""
     number = shard.log.numbers.text(counter)
     return hashlib.md5(number.encode(), usedforsecurity=False).hexdigest()

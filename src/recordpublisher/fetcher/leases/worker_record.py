@@ -16,19 +16,17 @@ from ..conditional_store import (
 from . import document_format
 
 HOST = socket.gethostname()[:255]
-"""This host, as the records of its workers name it."""
+"""The name of this host in the records of its workers."""
 MAX_PARTS = 10_000
-"""The most parts that a record may name. With a few shards each, that is far more than a worker can read."""
+"""The most parts (documents with positions of a few shards each) of one worker. It is far more than a worker can use."""
 
 
 class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="format", tag=document_format.FORMAT):
     """The stored document in which a worker reports about itself. Each heartbeat writes it again.
 
-    A process that seals the record ends the worker: the record is never written again.
-
     - `beat`: the number of the heartbeat, which makes each stored value unique.
-    - `is_sealed`: whether the record was sealed, which ends the worker.
-    - `is_leaving`: whether the worker is about to leave, so that it releases all shards and acquires none.
+    - `is_sealed`: whether a process has declared the worker dead (sealed it). The worker can then no longer write this document.
+    - `is_leaving`: whether the worker is about to leave. It then releases all shards and acquires none.
     - `parts`: number of the documents with its positions (`PositionPart`). A part is created before the record names it.
     - `table_version`: the newest version of the lease table that the worker knows.
     - `released`: the epoch of each shard that the worker has released. The shard's last position is stored.
@@ -44,8 +42,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms). Only shown to people.
     - `is_held`: whether alignment holds back a shard of the worker, or has lately done so. If so, other workers send a heartbeat within a
       second after their watermark has changed.
-    - `replaced_ms`: when this worker, which runs alone, replaced another one that may have been running, by its clock (epoch ms). None if
-      it replaced no such worker.
+    - `replaced_ms`: when a worker that runs alone replaced another one that may have been running, by its clock (epoch ms). Else None.
     """
 
     worker: WorkerName
@@ -70,7 +67,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     replaced_ms: Millis | None = msgspec.field(name="replaced", default=None)
 
     def has_released(self, shard: str, epoch: int) -> bool:
-        """Return whether the worker has released the shard that it acquired in this epoch."""
+        """Return whether the worker has released a shard. `epoch`: the number of the lease with which it acquired the shard."""
         return document_format.number_of(shard, self.released) == epoch
 
     def load_level(self, shard: str) -> int:
@@ -78,10 +75,10 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
         return document_format.number_of(shard, self.loads) or 0
 
     def to_bytes(self) -> bytes:
-        """Return the record as JSON, without defaults: at most 1 KB for a worker at rest."""
+        """Return the record as JSON, without fields that have their default. It has at most 1 KB for a worker at rest."""
         return msgspec.json.encode(self)
 
     @classmethod
     def from_bytes(cls, value: bytes, place: str) -> WorkerRecord:
-        """Read a record that `to_bytes` wrote. Raises: StateError, with the place, if it cannot be read."""
+        """Return the record that `to_bytes` wrote as `value`. Raises: StateError, which names `place`, if it cannot be read."""
         return read_document(value, cls, place, document_format.FORMAT)

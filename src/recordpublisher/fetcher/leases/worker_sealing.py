@@ -1,4 +1,4 @@
-"""Declares workers dead (seals them): their records, and the parts that have their positions, so that they can store nothing more (E3)."""
+"""Declares workers dead (seals them): locks their records and their positions, so that they can store nothing more (E3)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ log = logging.getLogger("recordpublisher.group")
 
 
 async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
-    """Seal the record of a worker (declare it dead), and return the record. A missing record counts as sealed.
+    """Declare a worker dead by sealing its record: the worker can no longer write the record. Return the record.
 
-    Raises: StoreUnavailableError if the store does not answer, or if the record changes again and again.
+    A worker without a record counts as dead. Raises: StoreUnavailableError if the store does not answer, or if the record changes during
+    each of `MAX_ATTEMPTS` attempts.
     """
     for _ in range(MAX_ATTEMPTS):
         found = await group.read_record(worker)
@@ -48,7 +49,7 @@ async def seal_worker(group: GroupStore, worker: str) -> WorkerRecord:
 
 
 async def seal_silent(observer: GroupObserver, view: GroupView) -> GroupView:
-    """Seal (declare dead) the workers that sent no heartbeat for the duration of their lease. Return the view with the sealed records."""
+    """Seal (declare dead) the workers that sent no heartbeat for the duration of their lease. Return `view` with the sealed records."""
     sealed: dict[str, WorkerRecord] = {}
     for worker, lease_seconds in observer.silent_workers(view).items():
         try:
@@ -65,10 +66,12 @@ async def seal_silent(observer: GroupObserver, view: GroupView) -> GroupView:
 
 
 async def seal_all_silent(group: GroupStore, settings: LeaseSettings, clock: Clock) -> GroupView:
-    """Wait until no process is in the group: seal each worker (declare it dead) whose heartbeat has not changed for its lease duration.
+    """Seal (declare dead) every worker of a group in which no process should run. Return the group when all workers are sealed.
 
-    Raises: LiveWorkerError as soon as a heartbeat changes; StoreUnavailableError if the store does not answer; StateError if a document
-    cannot be read.
+    A worker is sealed when it has sent no heartbeat for the duration of its lease.
+
+    Raises: LiveWorkerError as soon as a worker sends a heartbeat; StoreUnavailableError if the store does not answer; StateError if a
+    document cannot be read.
     """
     # Imported here because a job that runs alone seals workers too, and needs neither heartbeats nor plans.
     from .group_observer import GroupObserver
@@ -104,11 +107,12 @@ class LiveWorkerError(Exception):
 async def seal_alone_worker(
     group: GroupStore, alone: AloneOwner, positions: PositionStore
 ) -> tuple[Mapping[str, ShardState], PositionPart | None]:
-    """Seal the worker that runs alone, so that it can store nothing more. Return the states of all shards, and the sealed part.
+    """Seal the worker that runs alone: it can then store nothing more. Return its shards' states, and the document with its positions.
 
-    The worker's record is sealed first, then its part, which has the positions. Rows that a `CommittingSink` has committed with these
-    positions become visible. Raises: StoreUnavailableError if the store does not answer; StateError if the positions belong to rows in
-    another target.
+    The document is None if there is none. Rows that a `CommittingSink` has committed with these positions become visible.
+
+    Raises: StoreUnavailableError if the store does not answer; StateError if the rows of these positions are in another target
+    (`CommittingSink.target`).
     """
     record = await seal_worker(group, alone.worker)
     # Positions are final from here on, because a sealed worker can store nothing more.
@@ -117,7 +121,7 @@ async def seal_alone_worker(
 
 
 async def seal_parts(group: GroupStore, record: WorkerRecord) -> Positions:
-    """Seal every part that a worker's record names, and return the positions."""
+    """Seal all parts of a worker (documents with positions), so that it can no longer write them. Return the positions."""
     found: dict[PositionKey, StoredPosition] = {}
     for number in range(record.parts):
         part = await seal_part(group, record.worker, number)
@@ -126,9 +130,9 @@ async def seal_parts(group: GroupStore, record: WorkerRecord) -> Positions:
 
 
 async def seal_part(group: GroupStore, worker: str, number: int) -> PositionPart | None:
-    """Seal one part and return it, or return None if there is no such part.
+    """Seal one part of a worker (a document with positions), and return it. Return None if there is no such part.
 
-    Raises: StoreUnavailableError if the part changes again and again.
+    Raises: StoreUnavailableError if the part changes during each of `MAX_ATTEMPTS` attempts.
     """
     for _ in range(MAX_ATTEMPTS):
         part = await group.read_part(worker, number)

@@ -70,7 +70,7 @@ class AlarmMonitor:
 
     @property
     def watermark_stalled_ms(self) -> int:
-        """How long the global watermark has not risen although records were emitted, or held back by alignment (ms)."""
+        """How long the global watermark has not risen while records were emitted or held back by alignment (ms)."""
         return round(self._stall_detector.seconds * 1000)
 
     async def run(self) -> None:
@@ -90,7 +90,7 @@ class AlarmMonitor:
         self.active_alarms.update([*unread, *withheld, *of_sink, *self._watermark_alarms()])
 
     def _watermark_alarms(self) -> list[Alarm]:
-        """Return an alarm if the global watermark does not rise, and if the job or its sink uses watermarks."""
+        """Return an alarm if the global watermark does not rise. If neither the job nor its sink uses watermarks, return no alarm."""
         dependencies = self._dependencies
         entries = list(self._table)
         value, now = self._alignment.global_watermark, dependencies.clock.monotonic()
@@ -106,7 +106,7 @@ class AlarmMonitor:
     def _sink_alarms(self, now: float) -> list[Alarm]:
         """Return an alarm if a call of user code does not return.
 
-        No other alarm shows that, because the sink accepts other records in the meantime.
+        The other alarms may not show this, because the sink may continue to accept records.
         """
         unfinished = unfinished_of(self._dependencies.sink)
         if unfinished is None or unfinished.call is None:
@@ -129,13 +129,13 @@ async def cancel_if_hung(
     *,
     limits_all: bool = False,
 ) -> Unfinished | None:
-    """Await `ending`, the work that ends a run. Return None when it has finished.
+    """Await `ending`, the work that ends a run. Return None when it has finished, or the sink's unfinished records if it was cancelled.
 
-    If one call of user code (`Unfinished.call`) runs for `seconds` in the meantime, cancel `ending`, and return the sink's unfinished
-    records. `ending` is not cancelled in the first `FLUSH_MS` of a checkpoint, which may be writing to the store.
+    `ending` is cancelled if a call of user code (`Unfinished.call`) has been running for `seconds`. It is not cancelled in the first
+    `FLUSH_MS` of a checkpoint, when the checkpoint may be writing to the store.
 
-    - `limits_all`: whether to do so also if any call runs when `seconds` are over, whichever calls have returned before. A sink whose
-      `Unfinished.calls` is 0, such as the Kinesis sink, is not limited by that.
+    - `limits_all`: whether all calls together may take `seconds`, instead of each call. It has no effect on a sink whose
+      `Unfinished.calls` is 0, such as the Kinesis sink.
 
     Raises: the errors of `ending`.
     """
@@ -162,7 +162,7 @@ async def cancel_if_hung(
 
 
 def words_for_hung(hung: Unfinished, seconds: float, limits_all: bool) -> str:
-    """Return for a message why `cancel_if_hung`, with these arguments, has cancelled the work that ends a run and returned `hung`."""
+    """Return why `cancel_if_hung` has returned `hung`, as a clause for a message. `seconds` and `limits_all` are those of that call."""
     if hung.calls and limits_all:
         return f"calls have not returned {seconds:.0f} s after the stop"
     return f"a call has not returned for {seconds:.0f} s"
@@ -196,7 +196,7 @@ class RetentionPeriods:
         return self._known.get(stream)
 
     async def run(self) -> None:
-        """Request the period of every stream now, and again every five minutes, because it can be changed."""
+        """Request the period of every stream now, and again every five minutes. A period can be changed at any time."""
         if self._retention_ms is None:
             return
         while True:

@@ -127,10 +127,9 @@ _TYPES = (MetricType.COUNTER, MetricType.GAUGE, MetricType.FLAG, MetricType.HIST
 
 
 def _checked(given: object) -> SinkMetric:
-    """Return `given`, which a sink exports as a metric, with values of plain types.
+    """Check a metric that a sink exports, and return a copy with a plain number instead of, for example, a number of numpy.
 
-    Raises: TypeError if `given` is not a `SinkMetric`, or if an exporter could not write one of its fields. A monitoring system would then
-    refuse all metrics of the job.
+    Raises: TypeError if `given` is not a `SinkMetric`, or if one of its fields is not valid.
     """
     if not isinstance(given, SinkMetric):
         raise TypeError(f"it returned {given!r:.80}, which is not an rp.SinkMetric")

@@ -12,7 +12,7 @@ from ..shards.read_state import latest
 from ..shards.shard_entry import ShardEntry
 
 READ_LIMIT_MS = 60_000
-"""If no read succeeds for this time, the service counts as unreachable (ms). A read without records succeeds."""
+"""If no read succeeds for this time (ms), the service counts as unreachable. A read that returns no records succeeds too."""
 
 
 FAILED_READ_LIMIT_MS = 10_000
@@ -20,7 +20,7 @@ FAILED_READ_LIMIT_MS = 10_000
 
 
 CHECKPOINT_LIMIT_MS = 60_000
-"""A checkpoint that takes longer counts as stuck, because the store or the sink does not answer (ms)."""
+"""If a checkpoint takes longer than this (ms), the store or the sink counts as unreachable."""
 
 
 def reasons_not_ready(
@@ -34,10 +34,10 @@ def reasons_not_ready(
 ) -> list[str]:
     """Return why the worker is not ready, as sentences for people, or an empty list if it is ready.
 
-    No service is called. A worker that was replaced, or whose store refuses a checkpoint, gets no reason here, because its run ends with an
-    error.
+    No service is called. Being replaced and a refused checkpoint are not among the reasons, because they end the run with an error.
 
-    - `undecided`: the name and place of the positions whose write got no answer, or None if every write was answered.
+    - `undecided`: the name and place of positions whose write got no answer, so that they may be stored or not. None if every write was
+      answered.
     - `idle_ms`: when this worker last was ready and had no shard to read (epoch ms), or None.
     """
     if completion.error is not None:
@@ -65,7 +65,7 @@ def shards_to_read(entries: Iterable[ShardEntry]) -> list[ShardEntry]:
 
 
 def _why_nothing_is_read(entries: Sequence[ShardEntry], now_ms: int, idle_ms: int | None) -> list[str]:
-    """Return the reason why the worker is not ready if no shard was read lately, else an empty list.
+    """Return one reason if the worker is not ready because no shard was read lately, else an empty list.
 
     `idle_ms`: when this worker last was ready and had no shard to read (epoch ms), or None.
     """

@@ -14,7 +14,7 @@ from ..shards.shard_entry import ShardEntry
 from ..sink import Unfinished, UnfinishedShard
 
 STALE_READ_MS = 15_000
-"""How long a read at the tip shows that no record is unread (ms). A silent subscription has an event every 5 s."""
+"""For this time after its last read (ms), a shard counts as being read. A silent subscription has an event every 5 s."""
 
 
 class ShardView(msgspec.Struct, frozen=True):
@@ -45,9 +45,9 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def millis_behind_latest(self) -> int:
-        """How far the reads are behind the shard's tip; -1 before the first read. Whether the sink has written the records does not matter.
+        """How far the reads are behind the shard's tip; -1 before the first read. It does not show how far the sink is behind.
 
-        It grows with the time since the last read if that read left records, or was long ago, or if a later call has failed.
+        The time since the last read is added while the shard is behind its tip, is not read, or its calls fail.
         """
         return millis_behind_latest(self.entry, self.now_ms)
 
@@ -93,7 +93,7 @@ class ShardView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "records")
     def unfinished_records(self) -> int:
-        """Records that the sink has received and not handled yet, including records that it leaves to the next start."""
+        """Records that the sink has received and not handled, including records that it has dropped and that the next start reads again."""
         return 0 if self.unfinished is None else self.unfinished.records
 
     @metric(FLAG)
@@ -157,8 +157,8 @@ class ShardView(msgspec.Struct, frozen=True):
 def millis_behind_latest(entry: ShardEntry, now_ms: int) -> int:
     """Return how far the reads of a shard are behind its tip (ms), or -1 before the first read.
 
-    The time since the last read is added if that read left records, is old, or was followed by a failed call. Otherwise the value of a
-    shard that cannot be read would never change, and hide an outage.
+    The time since the last read is added while the shard is behind its tip, is not read, or its calls fail. Otherwise the value of a shard
+    that cannot be read would never change, and hide an outage.
     """
     last = entry.metrics.millis_behind_latest
     if last < 0 or entry.reading.last_read_ms is None:
@@ -194,9 +194,11 @@ def largest_lag_ms(entries: Iterable[ShardEntry], unfinished: Unfinished | None,
 
 
 def unread_ms(entry: ShardEntry, now_ms: int) -> int | None:
-    """Return how long a shard that should be read was not read (ms).
+    """Return for how long no read of a shard has returned (ms), or None in these cases:
 
-    Return None if the shard is read, or if its next read waits for something in this job, such as memory or alignment.
+    - A read returned lately, and no call has failed since.
+    - The shard needs no read now.
+    - The shard has queued records, so its next read may wait for something in this job, such as memory or alignment.
     """
     if not entry.is_reading or entry.reading.queue or entry.reading.needs_no_more:
         return None
@@ -226,4 +228,4 @@ SHARD_METRICS: tuple[Metric[ShardView], ...] = (*metrics_of(ShardView), *_of_sha
 """All metrics of a shard. The reference page is generated from them, and exporters export them."""
 
 SHOWN_COUNTERS: dict[str, str] = {each.name: each.shown for each in SHARD_METRICS if each.shown}
-"""The titles of counters in a snapshot of a job, by the name of the counter, which is the same for shards and for workers."""
+"""The titles under which the dashboard and `lag --watch` show counters, by the counter's name."""

@@ -19,12 +19,14 @@ from .shard_view import largest_lag_ms, unread_ms
 log = logging.getLogger("recordpublisher.fetcher")
 run_log = logging.getLogger("recordpublisher.run")
 QUIET_MS, LONGEST_PAUSE_MS = 60_000, 3_600_000
-"""A shard whose publisher gives no batch is logged after `QUIET_MS`, and again after pauses that double up to `LONGEST_PAUSE_MS`."""
+"""When a shard whose publisher gives no batch is logged: after `QUIET_MS`, and again after pauses that double up to
+`LONGEST_PAUSE_MS` (ms).
+"""
 
 FAILING_READS_MS = 2_000
 """How long calls for a shard must fail before that is logged (ms). A single failure is not logged."""
 MINUTE = 60.0
-"""Seconds between two status lines, and between the beginning of a stall of alignment and the warning."""
+"""Seconds between two status lines. A warning follows when alignment has been stalled for this time."""
 
 
 class StatusLogger:
@@ -51,11 +53,11 @@ class StatusLogger:
         self._clock = clock
         self._line_of = line_of
         self._quiet_ms = QUIET_MS
-        """How long a publisher must have given no batch before the next log line says so (ms)."""
+        """If a publisher has given no batch for this time (ms), the next log line is due."""
         self._written, self._written_before = written, 0
         self._publisher, self._stop_at_tip, self._has_warned_of_tip = publisher, False, False
         self._without_tip: dict[str, tuple[int, float]] = {}
-        """The shards (`Shard.key`) whose distance to the tip is not known, each with its emitted records and the time of the last one."""
+        """The shards whose distance to the tip is not known. Each has the number of its emitted records, and since when it is unchanged."""
         self._global_watermark: int | None = None
         self._last_status = self._last_warning = clock.monotonic()
         self._stalled_since = self._slow_since = clock.monotonic()
@@ -64,7 +66,7 @@ class StatusLogger:
         """When shards that cannot be read were last logged; None if every shard is read."""
 
     def start_run(self, *, stop_at_tip: bool) -> None:
-        """Start a run. `stop_at_tip`: whether it ends when a read of each shard was at the tip."""
+        """Start a run. `stop_at_tip`: whether the run ends when each shard was read to its tip."""
         self._stop_at_tip, self._has_warned_of_tip = stop_at_tip, False
         self._without_tip.clear()
 
@@ -119,7 +121,7 @@ class StatusLogger:
             )
 
     def _log_quiet(self) -> None:
-        """Log at which line a plugin's publisher waits if it has given no batch for some time, not even an empty one."""
+        """Log at which line of its code a plugin's publisher waits, if it has given no batch for some time, not even an empty one."""
         now_ms = self._clock.now_ms()
         ages = ((unread_ms(entry, now_ms) or 0, entry) for entry in self._table if entry.metrics.last_failure is None)
         quiet = [(age_ms, entry) for age_ms, entry in ages if age_ms >= QUIET_MS]
@@ -138,7 +140,7 @@ class StatusLogger:
             )
 
     def _warn_without_tip(self, now: float) -> None:
-        """Warn once in a run that a publisher which gives only empty batches has never said how far they are behind the tip."""
+        """Warn once in a run if a publisher gives only empty batches, and never says how far they are behind the tip."""
         known, self._without_tip = self._without_tip, {}
         for entry in self._table:
             # A publisher that gives no batch at all is logged by `_log_quiet`, and a read that fails by `_log_unread`.
@@ -166,10 +168,10 @@ class StatusLogger:
         )
 
     def _update_slow_since(self, held: int, now: float) -> None:
-        """Start to measure slow alignment again if it is not slow now.
+        """If alignment is not slow now, start to measure again from `now`. It is not slow in two cases:
 
-        It is not slow if no shard is held back (`held` is 0), or if a shard other than the one with the lowest watermark has written a
-        record.
+        - No shard is held back (`held` is 0).
+        - A shard has written a record, and it is not the shard with the lowest watermark.
         """
         blocking_shard = self._alignment.blocking_shard
         others = blocking_shard, sum(entry.emission.records for entry in self._table if entry.key != blocking_shard)
@@ -220,12 +222,11 @@ class StatusLogger:
 
 
 def _time_of(watermark: int | None) -> str:
-    """Return a watermark as text for the log."""
     return "unknown" if watermark is None else iso_time(watermark)
 
 
 def what_blocks(alignment: Alignment) -> str:
-    """Return words for what the global watermark waits for: the shard with the lowest watermark, or another worker of the group."""
+    """Return, in words, what the global watermark waits for: the shard with the lowest watermark, or another worker of the group."""
     if alignment.waits_for_others:
         return "a shard of another worker"
     shard = alignment.blocking_shard

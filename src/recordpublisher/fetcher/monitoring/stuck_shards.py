@@ -61,7 +61,7 @@ class StuckShardDetector:
 
 
 class WatermarkStallDetector:
-    """Measures for how long the global watermark has not risen, although it should.
+    """Measures for how long the global watermark has been stalled: it has not risen while there were records above it.
 
     Time counts only if alignment holds records back, or if records above the watermark were emitted since the previous check. A stream
     without records therefore raises no alarm.
@@ -96,8 +96,7 @@ def _is_above(entry: ShardEntry, value: int | None) -> bool:
 class UnchangedTimer:
     """Adds up the time between checks that have seen the same value.
 
-    Between two checks at most `max_gap` seconds count. A process that was suspended or had no CPU made no checks in that time, and must not
-    raise alarms because of it.
+    Between two checks at most `max_gap` seconds count. So a process raises no alarm only because it was suspended or had no CPU.
     """
 
     def __init__(self, max_gap: float) -> None:
@@ -147,10 +146,9 @@ class UnreadFinding(msgspec.Struct, frozen=True):
 
 
 class LineageProgress:
-    """Computes how far each shard and its unread ancestors were emitted, from the `states` of the shards by `Shard.key`.
+    """Computes how far each shard and its unread ancestors were emitted. `states`: the states of the shards by `Shard.key`.
 
-    Each shard is visited once. After n splits and merges there are 2^n paths from a shard to its oldest ancestor, so paths must not be
-    followed one by one.
+    Each shard is visited once, and not once for each of the 2^n paths to it after n splits and merges.
     """
 
     def __init__(self, states: Mapping[str, ShardState]) -> None:
@@ -236,7 +234,7 @@ def _reason(entry: ShardEntry, blocked: ReadBlock | None, alignment_waits_for: s
 class WithheldShards:
     """Raises an alarm if a worker sends heartbeats but does not release shards that other workers should read.
 
-    It measures for how long each worker has withheld the same shards. When a worker releases one of them, its time starts from zero.
+    It measures for how long each worker has withheld the same shards. When a worker releases one of them, the time starts again from zero.
     """
 
     def __init__(self, leases: GroupCounters, interval_ms: int, max_gap: float) -> None:
@@ -279,9 +277,7 @@ PARALLEL_TIP_REQUESTS = 8
 
 log = logging.getLogger("recordpublisher.alarm")
 CheckedShard = tuple[Shard, ShardState, UnreadFinding]
-"""A shard, its state, and the result of its check. If the check could not tell whether records are unread, the tip is read from the
-position of the state.
-"""
+"""A shard, its state, and the result of its check."""
 
 
 class UnreadRecordsCheck:
@@ -309,7 +305,7 @@ class UnreadRecordsCheck:
         return await self._with_tips(observed)
 
     async def _with_tips(self, observed: Sequence[CheckedShard]) -> list[UnreadFinding]:
-        """Return the findings of all shards. If a check could not tell whether its shard has unread records, the shard's tip is read."""
+        """Return the findings of all shards. If a check could not tell whether its shard has unread records, ask the service."""
         conclusive = [observation for _, _, observation in observed if observation.unread is not None]
         inconclusive = [each for each in observed if each[2].unread is None]
         for start in range(0, len(inconclusive), PARALLEL_TIP_REQUESTS):

@@ -92,12 +92,12 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(TEXT)
     def blocking_shard(self) -> str | None:
-        """The shard with this worker's lowest watermark, for which the other shards wait, as `stream/shard-id`."""
+        """The shard with this worker's lowest watermark, as `stream/shard-id`. The other shards wait for it."""
         return self.alignment.blocking_shard
 
     @metric(GAUGE, "ms")
     def watermark_stalled_ms(self) -> int:
-        """How long the global watermark has not risen although records were written, or held back by alignment."""
+        """How long the global watermark has not risen while records were written or held back by alignment."""
         return self.alarm_monitor.watermark_stalled_ms
 
     @metric(COUNTER, "records")
@@ -177,7 +177,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def held_shards(self) -> int:
-        """Shards held back by alignment, because the next record is above the emit limit."""
+        """Shards held back by alignment, because their next record is above the highest watermark that may be written now."""
         return sum(entry.status.is_held for entry in self.entries)
 
     @metric(GAUGE, "shards")
@@ -215,7 +215,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(COUNTER, "workers")
     def workers_sealed(self) -> int:
-        """GROUP: workers that this process found silent for the lease duration, and sealed."""
+        """GROUP: workers that this process declared dead (sealed), because they sent no heartbeat for their lease duration."""
         return self.leases.sealed
 
     @metric(COUNTER, "times")
@@ -241,7 +241,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def unowned_shards(self) -> int:
-        """GROUP: shards that no process read, although they could be read, when this process last read the group's store.
+        """GROUP: shards that could be read and that no process read, when this process last read the group's store.
 
         A shard whose worker has sent no heartbeat for half of its lease counts too.
         """

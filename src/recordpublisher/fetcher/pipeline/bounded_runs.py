@@ -27,14 +27,15 @@ T = TypeVar("T")
 class Bounds:
     """The bounds of a run. Every bound is optional; the first one that is reached ends the run.
 
-    - `max_time`: seconds.
-    - `max_records`: the number of records over all shards, exact.
+    - `max_time`: how long the run may take (seconds).
+    - `max_records`: the exact number of records to emit, over all shards.
     - `max_bytes`: payload bytes over all shards. The batch that reaches the bound is the last.
     - `until_event_time`: epoch ms. Records with a watermark above it are not emitted. A shard whose next record is above it has finished.
     - `stop_at_tip`: whether a shard is read only until a read is at its tip. Later records are left to the next run.
     - `shard_limits`: the exact number of records to emit of each shard, by `Shard.key`. After them the shard has finished. A shard that is
       not named has no limit.
-    - `ends`: where the run ends in shards, by `Shard.key`. Later records are neither decoded nor emitted, and the shard has finished there.
+    - `ends`: the positions at which the run ends, by `Shard.key`. Later records of such a shard are neither decoded nor emitted. The shard
+      has finished at its position.
     """
 
     max_time: float | None = None
@@ -88,13 +89,13 @@ class EndReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ShardOutcome:
-    """The records of a shard that a run has emitted, and the run's other observations of the shard.
+    """The result of a run for one shard.
 
     - `state`: the position up to which the shard was emitted, in this run and before.
     - `records`, `payload_bytes`: the number of records that this run has emitted, and their bytes.
-    - `seen`: the other observations of the shard during this run.
-    - `first_past_end`: the sequence number of the first record after the end of the run in the shard (`Bounds.ends`), if the run has
-      emitted all records before that end; otherwise None.
+    - `seen`: what the run's reads have shown of the shard, such as its tip and its children.
+    - `first_past_end`: the sequence number of the first record after the position at which the run ends in the shard (`Bounds.ends`). None
+      if the run has not reached that position.
     """
 
     shard: Shard
@@ -108,8 +109,7 @@ class ShardOutcome:
 class TerminationCondition:
     """Decides whether a run has reached its bounds. Counts what the run has emitted, and keeps which shards have reached their bounds.
 
-    `has_leases`: whether the worker acquires leases. If so, a run has no shards at first, and a shard's children may be added long after
-    its end.
+    `has_leases`: whether the worker acquires shards by leases. A run then has no shards at first, and may get a shard's children late.
     """
 
     def __init__(self, bounds: Bounds, *, has_leases: bool = False) -> None:
@@ -146,8 +146,7 @@ class TerminationCondition:
     def needs_more_reads(self, entry: ShardEntry) -> bool:
         """Return whether the run may emit more records of a shard than were read so far. If not, reading stops.
 
-        With `stop_at_tip` a shard is read until it is at its tip once. Otherwise the shards would never all be at their tips together: a
-        busy shard has new records by the time the last of a thousand shards reaches its tip.
+        With `stop_at_tip` a shard is read until it is at its tip once. The shards are not at their tips at the same time.
         """
         return self.may_emit(entry) and not self._has_read_all(entry) and not self.is_past_event_time(entry)
 
@@ -158,7 +157,7 @@ class TerminationCondition:
         self._per_shard[entry.key] = self._per_shard.get(entry.key, 0) + len(batch)
 
     def update(self, entry: ShardEntry) -> None:
-        """Decide again whether a shard has reached its bounds, because the shard has changed."""
+        """Decide again whether a shard has reached its bounds. Call this after each change of the shard."""
         if entry.is_waiting:
             return
         self._started.add(entry.key)
@@ -173,10 +172,10 @@ class TerminationCondition:
         self._done.discard(key)
 
     def holds_watermark(self, entry: ShardEntry) -> bool:
-        """Return whether the bounds of the run let watermarks wait for the shard. Whether the shard is idle is decided elsewhere.
+        """Return whether watermarks wait for the shard (hold), as far as the bounds of the run decide it.
 
-        Watermarks do not wait for records that a bounded run will not read. In a run without bounds every shard holds them, even a silent
-        one.
+        A bounded run does not wait for records that it will not read. A run without bounds waits for every shard. The caller also considers
+        whether the shard is idle.
         """
         if self._is_over:
             # A shard without a record up to its tip, or up to the event-time bound, does not hold the watermark back; a shard that was not
@@ -197,10 +196,10 @@ class TerminationCondition:
         return None
 
     def finish(self) -> bool:
-        """Let watermarks wait for every shard again, because the run has reached its bounds. Return whether that changes anything.
+        """Let all shards count for the last watermark of the run, because the run has reached its bounds. Return whether they do.
 
-        The sink then receives a last watermark, the lowest of all shards that have one. (Shards that have reached their bounds did not
-        count before.) In a group nothing changes, because the other workers still read.
+        Until now, shards that had reached their bounds did not count. The last watermark is the lowest one of the shards that have one. In
+        a group nothing changes and the result is False, because the other workers still read.
         """
         self._is_over = self.ends_without_open_shards
         return self._is_over
@@ -231,10 +230,10 @@ class TerminationCondition:
         return self._has_read_all(entry) and not entry.reading.queue and not entry.emission.is_writing
 
     def _has_read_all(self, entry: ShardEntry) -> bool:
-        """Return whether this run has read everything that it reads of a shard.
+        """Return whether a bound of this run has ended the reading of a shard. There are two such bounds:
 
-        That is everything up to the end of the run in this shard (`Bounds.ends`) or, with `stop_at_tip`, up to one read at the tip. A shard
-        that was listed as closed is read to its own end, because its children wait for that.
+        - `Bounds.ends`: the shard was read to the position at which the run ends in it.
+        - `Bounds.stop_at_tip`: one read was at the tip. A closed shard is read to its end instead, because its children wait for that.
         """
         has_reached_tip = self._bounds.stop_at_tip and entry.reading.has_seen_tip and not entry.shard.closed
         return has_reached_tip or entry.reading.first_past_run_end is not None
@@ -246,7 +245,7 @@ class TerminationCondition:
 
 
 class RunCompletion:
-    """Keeps the reason or the error with which a run ends; the first one counts. An error of a background task ends the run."""
+    """Keeps why a run ends: a reason or an error, of which the first one counts. An error of a background task ends the run."""
 
     def __init__(self) -> None:
         self._reason: asyncio.Future[EndReason] | None = None
@@ -274,7 +273,7 @@ class RunCompletion:
         return self._reason.exception()
 
     def start(self) -> None:
-        """Start a run. If `stop` was called before, the run ends at once. Raises: the error of `check_finished`."""
+        """Start a run. If `stop` was called before, the run ends at once. Raises: StateError if no run may start (`check_finished`)."""
         self.check_finished()
         self._cancels_before = _cancels()
         self._reason = asyncio.get_running_loop().create_future()
@@ -289,7 +288,7 @@ class RunCompletion:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the run ends by `stop`, by `max_time` or by an error, so that its end must not take long.
+        """Whether the run ends by `stop`, by `max_time` or by an error. Its end must then not take long.
 
         This includes a `stop` during the last checkpoint of a run that a bound has ended.
         """
@@ -315,24 +314,24 @@ class RunCompletion:
             self.complete(EndReason.MAX_TIME)
 
     def fail(self, error: BaseException) -> bool:
-        """End the run with an error, unless it has ended. Return whether an error has ended it."""
+        """End the run with an error. If the run has ended before, change nothing. Return whether any error has ended the run."""
         if self._reason is not None and not self._reason.done():
             self._reason.set_exception(error)
             self.ending.set()
         return self.error is not None
 
     def check_finished(self) -> None:
-        """Check that a run may start. Raises: StateError if the last run was cancelled twice, and its write has not ended."""
+        """Check that a run may start. Raises: StateError if a write of the last run, which was cancelled twice, is still in progress."""
         if self._finishing is not None and not self._finishing.done():
             raise StateError(
                 "the last run was cancelled twice, and its write has not ended: wait until it has ended, or create a new job"
             )
 
     async def finish(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await the work that ends a run, and return its result. If the run is cancelled in that time, raise the cancellation afterwards.
+        """Await `work`, which ends a run, and return its result.
 
-        With `asyncio.shield` alone this would return immediately, and a write would still run during the next run. The second cancellation
-        of a run does not wait, because the write may hang. In that case no further run starts until the work has ended.
+        If the run is cancelled in the meantime, `work` still ends first, and then CancelledError is raised. A second cancellation is raised
+        at once, because a write may hang. No further run starts until `work` has ended (`check_finished`).
         """
         self._finishing = task = asyncio.create_task(work)
         cancellation = None
@@ -411,6 +410,5 @@ def _check(name: str, given: Any, types: tuple[type, ...], valid: str) -> None:
 
 
 def _cancels() -> int:
-    """Return how often the current task was cancelled."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()

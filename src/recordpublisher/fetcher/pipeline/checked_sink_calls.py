@@ -17,7 +17,7 @@ _ASYNC_METHODS = frozenset(name for name, each in vars(Sink).items() if is_corou
 
 
 def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
-    """Return a context manager around a call of a sink's method, which adds the sink's name to an error of the call.
+    """Return a context manager around a call of a sink's method. It adds the sink's name to an error of the call.
 
     If the method is async, a call that does not return is logged. `kind`: the words for the sink in the error, such as `dead-letter sink`.
     """
@@ -25,19 +25,18 @@ def naming_sink(sink: Sink, method: str, kind: str = "sink") -> PluginCall:
 
 
 def naming_writes(sink: Sink) -> PluginCall:
-    """Return a context manager around calls of `write`, which names the sink if a call hangs, or if it raises a BaseException that is not
-    an Exception.
+    """Return a context manager around calls of `write`. It logs the sink's name if a call hangs.
 
-    `tell_user_error` names the sink in other errors.
+    An error that is not an Exception, such as SystemExit, becomes a PluginError that names the sink. For other errors `tell_user_error`
+    names the sink.
     """
     return PluginCall(sink, "write", note="")
 
 
 def check_unchanged(sink: Sink, batch: RecordBatch, count: int) -> None:
-    """Check that a `write` has left the batch of `count` records as it was.
+    """Check that the sink's `write` has not changed the length of the batch, which had `count` records.
 
-    Raises: PluginError if a column is shorter or longer. The batch may have been emptied before its records were written, and the position
-    would move past them.
+    Raises: PluginError if it has. A sink may have emptied the batch before it wrote the records, and the position would move past them.
     """
     if not batch.has_all(count):
         raise PluginError(
@@ -52,11 +51,11 @@ def copied_state(state: State) -> dict[str, Any]:
 
 
 def check_returned_state(sink: Sink, stored: Sequence[State] | None) -> None:
-    """Check that a sink whose `open` has returned no state has no stored positions.
+    """Check a sink whose `open` has returned no state. Its `stored_positions` must return no state either.
 
-    - `stored`: the result of the sink's `stored_positions`.
+    - `stored`: the result of `stored_positions`.
 
-    Raises: PluginError if there are stored positions, because the job would begin again at each start.
+    Raises: PluginError if `stored` has positions, because the job would ignore them and begin again at each start.
     """
     if stored:
         name = type(sink).__name__
@@ -66,10 +65,11 @@ def check_returned_state(sink: Sink, stored: Sequence[State] | None) -> None:
 
 
 def states_of_sink(sink: Sink, method: str, returned: Any) -> list[State]:
-    """Return the snapshots that a sink's `open` or `flush` has returned, as a list.
+    """Return what a sink's `open` or `flush` has returned as a list of snapshots.
 
-    Raises: PluginError if the result is neither a mapping nor, from `open`, a sequence of mappings; StateError if a snapshot cannot be
-    read. Both name the sink's method.
+    `open` may return None, a snapshot (a mapping) or a sequence of them, and `flush` None or a snapshot.
+
+    Raises: PluginError if `returned` has another type; StateError if a snapshot cannot be read. Both errors name the sink and the method.
     """
     found = [] if returned is None else [returned] if isinstance(returned, Mapping) or method == "flush" else returned
     name = f"`{type(sink).__name__}.{method}`"
@@ -98,8 +98,7 @@ async def close_sink(sink: Sink, seconds: float, kind: str = "sink") -> None:
 def has_room(sink: Sink) -> bool:
     """Return whether the sink accepts a batch now.
 
-    Raises: PluginError if the sink returns None, which would let the job wait for ever; the sink's own error, with a note that names the
-    method.
+    Raises: PluginError if the sink returns something else than True or False; the sink's own error, with a note that names the method.
     """
     try:
         found: Any = sink.has_room()

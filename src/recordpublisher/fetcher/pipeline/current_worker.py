@@ -1,4 +1,4 @@
-"""Holds the worker that this process is in its group. `LeaseGate` decides whether the worker may write to the sink now (E4)."""
+"""Holds the current worker of this process in its group. `LeaseGate` decides whether that worker may write to the sink now (E4)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class CurrentWorker:
-    """Holds the worker that this process is in its group now, or was last.
+    """Holds the current worker of this process in its group, or the last one after the process has left the group.
 
-    A process that other processes have replaced joins its group again as a new worker, with a new name. `GroupMembership` sets the
+    If other processes replace the worker, the process joins the group again as a new worker with a new name. `GroupMembership` sets the
     worker, and other classes only read it.
     """
 
@@ -60,13 +60,13 @@ class CurrentWorker:
         return None if self._worker is None else self._worker.permission
 
     def on_suspension(self) -> None:
-        """Forbid writing until a heartbeat is confirmed, because others may have replaced the worker during the suspension."""
+        """Forbid writing until a heartbeat is confirmed. Called after the process was suspended, when the worker may have been replaced."""
         if self._worker is not None:
             self._worker.permission.on_suspension()
 
 
 class LeaseGate:
-    """Decides whether the process may write to the sink. Keeps the last positive answer, and the millisecond in which it was given."""
+    """Decides whether the process may write to the sink."""
 
     def __init__(self, current: CurrentWorker, suspension: SuspensionDetector, clock: Clock) -> None:
         self._current = current
@@ -78,9 +78,8 @@ class LeaseGate:
     def may_write_now(self) -> bool:
         """Return whether a heartbeat was confirmed lately, and since the last suspension of the process.
 
-        A sink that sends from a queue may ask before each record, so the answer is reused while the wall clock shows the same millisecond.
-        That is safe, because the wall clock continues while a process is stopped or its machine sleeps, so the permission is checked again
-        afterwards.
+        A sink that sends from a queue may ask before each record. So a positive answer is reused within the same millisecond of the wall
+        clock, which continues during a suspension.
         """
         now_ms, permission = self._clock.now_ms(), self._current.permission
         if now_ms == self._given_ms and permission is self._given:

@@ -22,7 +22,7 @@ from ..conditional_store import SequenceText, document_as, read_document, unread
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A record that could not be used, unchanged, and the reason. `place`: where the dead letter is stored."""
+    """A record that could not be used, with the reason. The record is unchanged. `place`: where the dead letter is stored."""
 
     shard: Shard
     record: UserRecord
@@ -52,7 +52,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
         return cast(dict[str, Any], msgspec.to_builtins(value))
 
     def batch(self) -> RecordBatch:
-        """Return a batch of this record alone, unchanged, which the dead-letter sink writes."""
+        """Return a batch of only this record, for the dead-letter sink. Its value has the reason and the payload (`value`)."""
         data = self.record.data
         return RecordBatch(self.shard, [self.record], raw_count=1, raw_bytes=len(data), decoded=[self.value()])
 
@@ -74,7 +74,7 @@ class _Value(msgspec.Struct, omit_defaults=True):
 
 
 class _Record(msgspec.Struct, kw_only=True):
-    """The fields of the record that a line of a file and a row of a table have in common."""
+    """The fields of a dead letter's record that are stored in the same way in files of lines and in tables."""
 
     stream: str
     shard_id: str
@@ -93,7 +93,7 @@ class _Record(msgspec.Struct, kw_only=True):
             raise ValueError(f"{self.approximate_arrival_timestamp} cannot be the time at which a record arrived")
 
     def letter(self, data: bytes, value: _Value, place: Any) -> DeadLetter:
-        """Return the dead letter that has this payload and these fields. An arrival time without an offset is in UTC."""
+        """Return the dead letter of this record. `data` is its payload. An arrival time without a UTC offset is read as UTC."""
         arrival = self.approximate_arrival_timestamp
         record = UserRecord(
             data,
@@ -116,9 +116,9 @@ class _Row(_Record):
 
 
 def letter_of_line(line: bytes, name: str, place: Any) -> DeadLetter:
-    """Return the dead letter in a line that the jsonl sink has written. `name`: what errors call the line.
+    """Return the dead letter in a line that the jsonl sink has written.
 
-    Raises: StateError if the line is malformed.
+    Raises: StateError, which calls the line `name`, if the line is malformed.
     """
     read = document_as(snake_case(read_document(line, dict[str, Any], name)), _Line, name)
     try:
@@ -128,9 +128,9 @@ def letter_of_line(line: bytes, name: str, place: Any) -> DeadLetter:
 
 
 def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
-    """Return the dead letter in a row of a table, by column names. `name`: what errors call the row.
+    """Return the dead letter in a row of a table. `row` has the values by column name.
 
-    Raises: StateError if the row is malformed.
+    Raises: StateError, which calls the row `name`, if the row is malformed.
     """
     read = document_as(snake_case(row), _Row, name)
     if not isinstance(read.data, bytes):
@@ -141,5 +141,5 @@ def letter_of_row(row: Mapping[str, Any], name: str, place: Any) -> DeadLetter:
 
 
 def snake_case(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields with names in snake_case, as columns have them. Files of lines have the camel-case names of Spark."""
+    """Return the fields with their names in snake_case: `shard_id` for `shardId`."""
     return {re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in fields.items()}

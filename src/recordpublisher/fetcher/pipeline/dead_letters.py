@@ -121,8 +121,7 @@ class DeadLetterHandler:
     def count_in_sink(self, key: str, counter: str) -> None:
         """Count a record that the sink has received, in one of the counters of its shard (`Shard.key`).
 
-        Raises: PluginError if `counter` is not one of `SUMMED_COUNTERS`. The counts of other counters would be lost with their shard, which
-        the worker may no longer own.
+        Raises: PluginError if `counter` is not one of `SUMMED_COUNTERS`. Other counters are lost when the worker releases the shard.
         """
         if counter not in SUMMED_COUNTERS:
             raise PluginError(

@@ -26,8 +26,8 @@ from .sink_turn import SinkTurn
 
 log = logging.getLogger("recordpublisher.fetcher")
 MIN_TURN_SECONDS, MAX_TURN_SECONDS = 0.005, 0.05
-"""The shortest and the longest time for which the emitter runs before it lets the readers run (seconds). In between, it runs for as long
-as the readers did.
+"""The shortest and the longest time for which the emitter runs before it lets the readers run (seconds). Within these limits it runs for
+as long as the readers did.
 """
 PERMISSION_POLL_SECONDS = 0.1
 
@@ -36,9 +36,9 @@ class Emitter:
     """Emits records: gives batches to the sink, one at a time, and moves the position of a shard when `write` returns.
 
     Only the emitter and checkpoints call the sink. They take turns, so that calls never overlap. The emitter is stopped and never
-    cancelled, so that no write is cut off.
+    cancelled, so that each write ends.
 
-    `may_write_now` is asked before each write, because a worker that others may replace needs a permission.
+    `may_write_now` is called before each write. In a group it returns False while other workers may have replaced this one.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class Emitter:
 
     @property
     def has_lost_batch(self) -> bool:
-        """Whether this process has lost the shard whose batch it is writing. Another process then writes the same records."""
+        """Whether another process has acquired the shard whose batch is being written. That process writes the same records."""
         return self._writing is not None and self._writing.is_removed
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
 
     def start(self, run: TerminationCondition) -> None:
-        """Start a run with these bounds."""
+        """Start a run. `run` has its bounds."""
         self._run = run
         self._is_stopping = self._have_all_ended = False
 
@@ -227,7 +227,7 @@ class Emitter:
     async def _may_write(self, entry: ShardEntry, *, was_begun: bool = False) -> bool:
         """Wait until this process may write. Return False if the run stops, or if this process no longer reads the shard.
 
-        `was_begun`: whether the write has begun already. If so, the wait continues when the shard is no longer read, until it is removed.
+        `was_begun`: whether the write has begun before. The wait then ends only when the shard is removed from the table.
         """
         while not entry.is_removed and (was_begun or not entry.reading.is_abandoned):
             if self._may_write_now():

@@ -87,11 +87,10 @@ BEFORE_ALL_WATERMARKS = float("-inf")
 
 
 class PendingReads:
-    """Keeps which shards wait for memory before their next read.
+    """Keeps which shards wait for memory before their next read. There are two kinds:
 
-    The read of a shard over a limit of its own (held back by alignment, or too much queued) is tried again only when the shard has emitted.
-    The other shards wait for memory of the worker, and get it in the order of their next watermarks. So an emission costs the same with
-    one shard held back as with a thousand.
+    - A shard that alignment holds back, or whose queue is full, waits until it has emitted. Its read is not tried again before.
+    - Any other shard waits for memory of the worker. These shards get it in the order of their next watermarks.
     """
 
     def __init__(self, budget: MemoryBudget) -> None:
@@ -111,7 +110,7 @@ class PendingReads:
             self._remove(entry)
 
     def on_emitted(self, entry: ShardEntry) -> None:
-        """Retry the waiting read of this shard, and then the reads of other shards, which may get the memory that it has freed."""
+        """Retry the waiting read of a shard that has emitted records. Then give the memory that it has freed to other shards."""
         if entry.key in self._waiting:
             self._try_to_grant(entry)
         self._grant_in_order()
@@ -171,9 +170,9 @@ LIMITS_OF_THE_SHARD = (ReadBlock.ALIGNMENT, ReadBlock.FULL_QUEUE)
 
 
 def why_blocked(entry: ShardEntry, limits: BudgetLimits) -> ReadBlock | None:
-    """Return why the shard's next read waits, or None if it may start or is in progress, or if the shard has no reader.
+    """Return why the shard's next read waits, or None if it does not wait.
 
-    A shard with an empty queue may always be read.
+    A shard without a reader does not wait for a read. A shard with an empty queue may always be read.
     """
     queue = entry.reading.queue
     if queue.unhandled:

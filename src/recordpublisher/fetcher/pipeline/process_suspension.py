@@ -6,19 +6,19 @@ from collections.abc import Callable
 from recordpublisher.publishers.clock import Clock
 
 TICK_SECONDS = 0.5
-"""Time between two ticks of the event loop, which are timers (seconds)."""
+"""Time between two ticks (seconds). A tick is a timer of the event loop."""
 GAP_SECONDS = 2.0
-"""A tick that is later than this shows that the process was suspended: SIGSTOP, a sleeping machine, a blocked event loop (seconds)."""
+"""A tick that is later than this (seconds) shows that the process was suspended, for example by SIGSTOP or a sleeping machine."""
 
 
 class SuspensionDetector:
-    """Measures the time in which this process should have run and did not (lost time), from the lateness of a timer in the event loop.
+    """Measures lost time, in which this process should have run and did not: the time by which a timer of the event loop is late.
 
-    With a CPU quota, for example 10 ms in 100, there is no long gap, but every tick is late. That time is lost too, and does not count as
-    time in which a shard was observed.
+    With a CPU quota, for example 10 ms in 100, there is no long gap, but every tick of the timer is late. That time is lost too, and does
+    not count as time in which a shard was observed.
 
-    The monotonic clock counts the sleep of a machine, but not the pause of a virtual machine, which only the wall clock shows. A user who
-    sets the wall clock ahead causes the same gap, which costs at most one read of each silent shard.
+    A sleep of the machine shows in the clock `boottime`, and the pause of a virtual machine only in the wall clock. A wall clock that is
+    set ahead looks like such a pause.
     """
 
     def __init__(self, clock: Clock, on_resume: Callable[[float], None]) -> None:
@@ -40,7 +40,7 @@ class SuspensionDetector:
         return self._ran + min(self._clock.boottime() - self._tick_at, TICK_SECONDS)
 
     def reset(self) -> None:
-        """Start measuring now, so that the time before (between two runs) does not count as lost."""
+        """Start measuring now. The time before, for example between two runs, does not count as lost."""
         self._tick_at = self._clock.boottime()
         self._wall_at = self._clock.now_ms()
 
@@ -53,7 +53,10 @@ class SuspensionDetector:
             self.tick()
 
     def tick(self) -> None:
-        """Add the time since the last tick: the part by which the tick was late is lost. Called while the event loop runs."""
+        """Count the time since the last tick: as lost, the time by which this tick is late, and the rest as running time.
+
+        Called while the event loop runs.
+        """
         self.check()
         self._ran = self.running_seconds
         self.reset()
@@ -61,8 +64,7 @@ class SuspensionDetector:
     def check(self) -> None:
         """Find out now whether the process was suspended, without waiting for the next tick.
 
-        Called before shards are checked for idleness, and before records are emitted, because these may be the first steps after a
-        suspension.
+        Called before shards are checked for idleness, and before records are emitted.
         """
         late = self._seconds_since_tick() - TICK_SECONDS
         if late <= 0:

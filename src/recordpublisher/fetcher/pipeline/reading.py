@@ -81,8 +81,8 @@ class ReadTasks:
     def start_ready(self, entries: Iterable[ShardEntry]) -> list[ShardEntry]:
         """Start a reader for each of these shards that may be read and has none. Return the shards that have started.
 
-        A shard that was abandoned while it waited for its parents gets no reader and counts as started. So its stored position no longer
-        says that the shard waits.
+        A shard that this process has abandoned while the shard waited for its parents counts as started, without a reader. Otherwise its
+        stored position would say that it still waits.
         """
         started: list[ShardEntry] = []
         for entry in entries:
@@ -107,7 +107,7 @@ class ReadTasks:
                 self._cancel(self._tasks[entry.key])
 
     def abandon(self, entry: ShardEntry) -> None:
-        """Read no more of a shard, and drop its queued records, because another process reads the shard now or soon."""
+        """Read no more of a shard in this process, and drop its queued records. Another process may read the shard now."""
         task = self._tasks.pop(entry.key, None)
         if task is not None:
             self._abandoned.add(task)
@@ -301,7 +301,7 @@ class ReadIntake:
         return QueueingShardOutput(self, entry)
 
     def share_among(self, readers: int) -> None:
-        """Divide the memory between this many shards from now on."""
+        """Divide the memory between `readers` shards from now on."""
         self._budget.share_among(readers)
 
     def reserve_first_read(self, entry: ShardEntry) -> int:
@@ -342,7 +342,7 @@ class ReadIntake:
         entry.end_of_reading(children)
 
     def on_emitted(self, entry: ShardEntry, freed_bytes: int) -> None:
-        """Free this many bytes, which the shard has emitted, and start reads that wait for memory."""
+        """Free `freed_bytes` of memory, because the shard has emitted records. Then start reads that wait for memory."""
         self._budget.release(freed_bytes)
         self._pending_reads.on_emitted(entry)
 
@@ -376,9 +376,9 @@ class QueueingShardOutput:
         return self._intake.put(self._entry, batch)
 
     def reach_run_end(self, first_past: str) -> None:
-        """Note that the shard was read to the end of the run, and that all records before it are queued.
+        """Note that the shard was read to the position at which the run ends in it. All records before that position are queued.
 
-        `first_past`: the sequence number of the first record after the end.
+        `first_past`: the sequence number of the first record after that position.
         """
         self._entry.reach_run_end(first_past)
 

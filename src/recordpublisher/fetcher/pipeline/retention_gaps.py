@@ -1,4 +1,4 @@
-"""Checks at each read whether records between the last read and this one expired unread (`RetentionGaps`, S5).
+"""Checks at each read whether records have expired unread since the read before (`RetentionGaps`, S5).
 
 `ShardObservation` has everything that one read has observed of a shard, except its records.
 """
@@ -31,10 +31,10 @@ LOG_INTERVAL_MS = 60_000
 class RetentionGaps:
     """Checks whether records between two reads have expired unread, before the second batch is queued.
 
-    If the argument `check` is None, nothing is checked.
-
     A read from a position that is past retention does not fail: the service silently continues at the oldest record it has. For most reads
     the check is one comparison. Only a shard that was not read for almost a day, or lags that far behind, costs calls to the service.
+
+    `check`: asks the service. If it is None, nothing is checked.
     """
 
     def __init__(
@@ -49,21 +49,24 @@ class RetentionGaps:
         self._first_start_ms: int | None = None
 
     def pin(self, pinned_ms: int | None, ago_ms: int) -> None:
-        """Set the time that replaced LATEST or a start at an age, if the job was started in this way.
+        """Set the time that replaced LATEST, or an age such as "one hour ago", at the job's first start.
 
-        - `pinned_ms`: that time (epoch ms), or None.
-        - `ago_ms`: the age (ms), or 0 for LATEST. The job was first started this long after `pinned_ms`. Records that had expired before
-          the first start do not count as lost.
+        Records that had expired before the first start do not count as lost.
+
+        - `pinned_ms`: this time (epoch ms), or None if the job began elsewhere.
+        - `ago_ms`: the age (ms), or 0 for LATEST. The first start was `ago_ms` after `pinned_ms`.
         """
         self._pinned_ms = pinned_ms
         self._first_start_ms = None if pinned_ms is None else pinned_ms + ago_ms
 
     def start(self, entry: ShardEntry, parents: Iterable[ShardEntry]) -> None:
-        """Prepare the checks for a new reader of a shard. Decide the time from which on no record may have expired.
+        """Prepare the checks for a new reader of a shard: set the time since which no record may have expired. That time is:
 
-        For a shard that was never read, it is the last time at which its parents were known to be open (not the time at which their end
-        was read, which may be much later). For a start that replaced LATEST it is the job's first start. If the time is unknown, the
-        first read is always checked.
+        - For a shard that was read before, its last record or its last read at the tip.
+        - For a new child, the last time at which its parents were known to be open. Their end may have been read much later.
+        - For a job that began at LATEST, its first start.
+
+        If the position has no known time, the first read is always checked.
         """
         entry.start_after_parents(parents)
         state = entry.snapshot_state
@@ -106,9 +109,9 @@ class RetentionGaps:
             progress.on_gap(self._clock.now_ms())  # The time is set, so that the same gap is not counted again.
 
     def on_marked(self, entry: ShardEntry) -> None:
-        """Count and log a gap before a batch that the publisher itself has marked (`after_gap`), unless it has counted the gap.
+        """Handle a batch that the publisher has marked as the first one after lost records (`after_gap`).
 
-        Raises: DataLossError if the job does not accept lost records.
+        Count and log the loss if the publisher has not done so. Raises: DataLossError if the job does not accept lost records.
         """
         if entry.metrics.retention_gaps > entry.progress.counted_gaps:
             return
@@ -118,9 +121,9 @@ class RetentionGaps:
             raise error
 
     def marked(self, entry: ShardEntry, batch: RecordBatch) -> RecordBatch:
-        """Return the batch. Mark it if it is the first batch after lost records that the job has accepted.
+        """Return the batch, marked (`after_gap`) if it is the first one after lost records that the job has accepted.
 
-        The sink is notified of the loss when the marked batch is emitted, because earlier records may still be queued.
+        The sink learns of the loss when the marked batch is emitted. Earlier records may still be queued until then.
         """
         return entry.progress.take_gap(batch)
 
@@ -135,7 +138,7 @@ class RetentionGaps:
     def read_ms(self, entry: ShardEntry) -> int:
         """Return when the last batch was read (epoch ms). After a suspension of the process the result may be too early.
 
-        The length of a suspension since the request is subtracted, because the suspension may have come after the response.
+        The length of the suspension is subtracted, because the service may have read the records before it.
         """
         return self._clock.now_ms() - round(self._lost_seconds(entry) * 1000)
 
@@ -143,12 +146,15 @@ class RetentionGaps:
         return self._suspension.lost_seconds - entry.progress.lost_seconds
 
     async def _was_read_before_suspension(self, entry: ShardEntry, batch: RecordBatch) -> bool:
-        """Return whether a suspension of the process may have come between the read of this batch and now.
+        """Return whether the process may have been suspended after the service read this batch.
 
-        If so, the batch does not show which records exist now.
+        The batch then does not show which records exist now.
 
-        The result is False if the process was not suspended since the request. Otherwise it is True if the batch is empty, if its first
-        record would have expired by now, or if the retention is not known and the first record arrived before the suspension.
+        The result is True if the process was suspended since the request, and one of these is true:
+
+        - The batch has no records.
+        - Its first record would have expired by now.
+        - The retention is not known, and the first record arrived before the suspension.
         """
         if self._lost_seconds(entry) < GAP_SECONDS:
             return False
@@ -243,7 +249,7 @@ class ShardObservation(msgspec.Struct, frozen=True, omit_defaults=True, rename="
     skipped: int = 0
 
     def had_response(self, records: int) -> bool:
-        """Return whether the service has answered any request of this read, which returned `records` records."""
+        """Return whether the service has answered any request of this read. `records`: number of records that the read returned."""
         return records > 0 or self.behind_ms is not None
 
     def to_json(self) -> dict[str, Any]:

@@ -24,15 +24,13 @@ from ..shards.lineage import parent_keys
 
 discovery_log = logging.getLogger("recordpublisher.discovery")
 MAX_LISTINGS_AS_OPEN = 5
-"""How many listings, about one a second, may show an ended shard as open before that is an error. A source may report an end before its
-listing shows it.
-"""
+"""Number of listings (about one a second) that may show an ended shard as open, before the publisher's report of the end is an error."""
 LONGEST_PAUSE = 30.0
 """The longest pause between two attempts to list (seconds)."""
 
 
 class ShardEndCheck:
-    """Checks whether a shard has really ended. Keeps the last listing of each stream, so that shards that end together share it.
+    """Checks whether a shard has really ended. Shards that end together share one listing.
 
     A shard that is stored as ended is never read again. So if a publisher ends a shard and names no children, the listing of its source
     must confirm the end. Shards of Kinesis are not checked, because the service names the children with the end.

@@ -10,11 +10,11 @@ from recordpublisher.publishers.errors import FencedError, StoreUnavailableError
 
 
 class SinkTurn:
-    """Owns the lock around every call of a sink, and the error with which the sink may have lost records.
+    """Owns the lock around every call of a sink, and the error of a call in which the sink may have lost records.
 
-    - `lock`: held during a call. The emitter takes it directly for each write and calls `fail` on an error, which costs less than
-      `between_writes`.
-    - `error`: the error of the sink; None if no call has raised an error since the last `allow_flush`.
+    - `lock`: the lock, which is held during a call. For each write the emitter takes it directly and calls `fail` on an error. That costs
+      less than `between_writes`.
+    - `error`: the error of the last failed call since `allow_flush`, or None if no call has failed since.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class SinkTurn:
         self.error = error
 
     def fail_since(self, times_trusted: int, error: Exception) -> None:
-        """Remember the error of a call, unless `allow_flush` was called since the call began.
+        """Remember the error of a call. Do nothing if `allow_flush` was called after the call began.
 
         `times_trusted`: the value of the attribute `times_trusted` when the call began.
         """

@@ -34,7 +34,7 @@ ListingHandler = Callable[[str, list[Shard]], Awaitable[None]]
 class ShardDiscovery:
     """Lists the shards of the job's streams. Keeps which streams are read, and which of them are known to be deleted.
 
-    `streams` is a `StreamList`, which may change while the job runs, or a sequence of names, which stay the same.
+    `streams`: the names of the streams. A `StreamList` may change while the job runs. Any other sequence stays the same (a fixed list).
     """
 
     def __init__(self, lister: ShardLister, streams: Sequence[str], interval_ms: int) -> None:
@@ -53,10 +53,13 @@ class ShardDiscovery:
     async def list_all(self) -> list[Shard]:
         """Return every shard of every stream.
 
-        A stream that does not exist is left out, with one warning, if the list of streams may change, or if all streams of a fixed list
-        existed at an earlier call. Such a stream was deleted, and the job continues to read the others.
+        A stream that does not exist is left out, with one warning, in two cases:
 
-        Raises: StreamNotFoundError if no stream exists, or a stream of a fixed list has never existed; any other error of a listing.
+        - The list of streams may change.
+        - The list is fixed, and an earlier call has found all of its streams. So the stream was deleted since then.
+
+        Raises: StreamNotFoundError if no stream exists, or if the first call does not find all streams of a fixed list; any other error of
+        a listing.
         """
         found: list[Shard] = []
         missing: list[StreamNotFoundError] = []
@@ -88,7 +91,7 @@ class ShardDiscovery:
 
     @property
     def all_deleted(self) -> bool:
-        """Whether every stream of a fixed list was deleted, so that no stream is left to read."""
+        """Whether every stream of a fixed list was deleted. No stream is then left to read."""
         return self.streams.is_fixed and bool(self.streams) and len(self.deleted) == len(self.streams)
 
     async def run(self, on_listing: ListingHandler, on_closed: Callable[[str], Awaitable[None]]) -> None:
@@ -144,7 +147,7 @@ nothing.
 
 
 class StreamList(Sequence[str]):
-    """The names of the streams that are read now. If `look` is given, the names that it returns replace them after each interval."""
+    """The names of the streams that are read now. If `look` is given, it is called at each interval, and returns the names from then on."""
 
     def __init__(
         self, names: Iterable[str], look: ReadStreamNames | None = None, interval_seconds: float = 60.0
@@ -161,7 +164,7 @@ class StreamList(Sequence[str]):
     async def run(self, on_look: Callable[[], Awaitable[None]]) -> None:
         """Read the names again at each interval, until cancelled.
 
-        `on_look` is called each time, even if the names have not changed, so that steps that have failed are tried again.
+        `on_look` is called each time, even if the names have not changed. It tries steps again that have failed before.
         """
         while self._look is not None:
             await asyncio.sleep(self._interval)
@@ -188,7 +191,7 @@ ShardExists = Callable[[Shard], Awaitable[bool | None]]
 """Asks the source for one shard, and returns whether it still has the shard; None if the source cannot tell."""
 
 LISTINGS_UNTIL_EXPIRED = 3
-"""If the source cannot tell, a shard counts as past retention after this many listings in a row without it."""
+"""A shard counts as past retention after this many listings in a row without it, if the source cannot tell whether it has the shard."""
 PARALLEL_CALLS = 8
 
 
@@ -293,7 +296,7 @@ class OwnedShards:
             self._add_if_ours(shard, states[shard.key])
 
     def add_new(self, shards: Iterable[Shard]) -> None:
-        """Add shards that were found while the job runs. They are read from TRIM_HORIZON, unless they have restored state."""
+        """Add shards that were found while the job runs. A shard with restored state resumes there, any other begins at TRIM_HORIZON."""
         fresh = ShardState(StartingPosition.trim_horizon())
         for shard in self._table.add_listed(shards):
             self._add_if_ours(shard, self._unlisted_states.pop(shard.key, fresh))

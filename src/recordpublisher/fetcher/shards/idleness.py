@@ -79,7 +79,7 @@ class WatermarkStatus:
     - `is_straggler`: whether the shard is so far behind that watermarks do not wait for it.
     - `awaits_children`: whether the shard has ended, and a child has no reader yet.
     - `held_since`: since when alignment has been holding the shard back (monotonic seconds), or None.
-    - `held_seconds`: the total time for which alignment held the shard back before that.
+    - `held_seconds`: the total time for which alignment held the shard back earlier (until `held_since`).
     """
 
     def __init__(self) -> None:

@@ -26,12 +26,12 @@ def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bo
 
 
 def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> set[str]:
-    """Return `Shard.key` of every ancestor of the shards in `begun`, which were read before.
+    """Return `Shard.key` of every ancestor of `begun`, the shards that were read before.
 
     These ancestors were read to their ends, because a shard waits for its parents.
 
-    The parents of an ancestor that is not in `listed` are not known. Its own ancestors are found by number and hash range among the shards
-    that are read from an archive (`Shard.is_unlisted`).
+    - `listed`: the known shards, which name their parents. Older ancestors are found by number and hash range among the shards that are
+      read from an archive (`Shard.is_unlisted`).
     """
 
     def parents_of(key: str) -> Iterable[str]:
@@ -46,9 +46,9 @@ def finished_ancestors(begun: Iterable[Shard], listed: Mapping[str, Shard]) -> s
 
 
 def reachable(start: Iterable[str], following: Callable[[str], Iterable[str]]) -> set[str]:
-    """Return the keys in `start`, and every key that repeated steps of `following` reach from them.
+    """Return the keys in `start`, and every key that can be reached from them by repeated calls of `following`.
 
-    Each key is visited once, because after n splits and merges 2^n paths lead to a shard. There is no recursion.
+    Each key is visited once. There is no recursion.
     """
     visited: set[str] = set()
     to_visit = [*start]

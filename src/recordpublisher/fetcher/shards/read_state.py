@@ -63,7 +63,7 @@ class ShardReadState:
         self.tip_seen_ms = None
 
     def on_read(self, batch: RecordBatch, at: ReadMoment, is_writing: bool) -> None:
-        """Note what a batch that a read returned shows about the shard. The batch itself is queued later.
+        """Update this state after a read has returned `batch`. The batch itself is queued later.
 
         `is_writing`: whether records of the shard are being written now.
         """
@@ -125,8 +125,8 @@ class ReadMoment(msgspec.Struct, frozen=True):
 
     - `now_ms`, `now`: the moment in epoch ms and in monotonic seconds.
     - `lost_seconds`: the total time so far in which the process was suspended.
-    - `read_ms`: the latest moment at which the service can have read the records (epoch ms). Time in which the process was suspended since
-      the request is subtracted.
+    - `read_ms`: when the service read the records (epoch ms). If the process was suspended since the request, that time is subtracted,
+      because the service may have read them before the suspension.
     """
 
     now_ms: int
@@ -148,7 +148,7 @@ class ReadReservation:
         self._grant: asyncio.Future[int] | None = None
 
     def reserve(self, count: int) -> None:
-        """Reserve this many bytes instead of the bytes reserved before."""
+        """Reserve `count` bytes instead of the bytes reserved before."""
         self.bytes = count
 
     def settle(self, arrived_bytes: int) -> None:
@@ -157,7 +157,7 @@ class ReadReservation:
         self.expected_bytes = arrived_bytes or (self.expected_bytes or 0) // 2
 
     def request(self) -> asyncio.Future[int]:
-        """Note that the next read waits for memory. Return a future, whose result is the number of bytes that the read may bring."""
+        """Note that the next read waits for memory. Return a future. Its result is the number of bytes that the read may bring."""
         self._grant = asyncio.get_running_loop().create_future()
         return self._grant
 
@@ -177,15 +177,15 @@ class ReadReservation:
 
 
 class ReadProgress:
-    """How far a shard was read, which may be further than it was emitted. Only RetentionGaps changes it.
+    """How far a shard was read. It may be further than the shard was emitted. Only RetentionGaps changes it.
 
     - `position`: the last record read, or None for the shard's beginning.
     - `seen_ms`: the arrival of that record, or the time of the last read at the tip, whichever is later (epoch ms); None if nothing was
       read.
     - `lost_seconds`: the total suspended time of the process when the next read was requested.
-    - `open_ms`: the time until which reads have shown that the shard was open (epoch ms). The last read at the tip does not count, because
-      a shard that was closed long ago is also at its tip when its end is read.
-    - `counted_gaps`: how many gaps of the shard were counted when the last batch was queued.
+    - `open_ms`: the latest time at which reads have shown the shard to be open (epoch ms). The last read at the tip does not count: it may
+      be the read of the shard's end, long after the shard was closed.
+    - `counted_gaps`: how many gaps (losses of expired records) of the shard were counted when the last batch was queued.
     - `counted_ms`: when a gap was last counted (epoch ms); None after the next record was read.
     - `logged_ms`: when a gap was last logged (epoch ms).
     - `has_gap`: whether the job has accepted a gap before the next batch.
@@ -215,7 +215,7 @@ class ReadProgress:
     def on_read(self, batch: RecordBatch, read_ms: int, gaps: int = 0) -> None:
         """Move `position` past a batch that was read.
 
-        - `read_ms`: the latest time at which the service can have read it (epoch ms).
+        - `read_ms`: when the service read it (epoch ms), as in `ReadMoment`.
         - `gaps`: the number of gaps of the shard that were counted so far.
         """
         self.counted_gaps = gaps
@@ -238,7 +238,7 @@ class ReadProgress:
         self.has_gap = True
 
     def take_gap(self, batch: RecordBatch) -> RecordBatch:
-        """Return the batch, marked if it is the first one after an accepted gap."""
+        """Return the batch, marked (`after_gap`) if it is the first one after lost records that the job has accepted."""
         if not self.has_gap or batch.is_empty_read:
             return batch
         self.has_gap = False
@@ -362,10 +362,10 @@ class ShardQueue:
 
 
 def _is_replaced(queued: RecordBatch, batch: RecordBatch) -> bool:
-    """Return whether a batch without records replaces the one that was queued before it.
+    """Return whether `batch`, which has no records, replaces the batch that was queued before it.
 
-    The continuation of a batch does not show how far the shard was read. So a batch with a continuation does not replace a batch with
-    skipped records, whose position shows that the skipped records need not be read again.
+    A batch with records or dead letters is never replaced. A batch with skipped records is not replaced if the position of `batch` is a
+    continuation of enhanced fan-out. Only a sequence number shows that the skipped records need not be read again.
     """
     position = batch.read_position
     is_kept = bool(queued.skipped) and position is not None and position.continuation
@@ -373,7 +373,7 @@ def _is_replaced(queued: RecordBatch, batch: RecordBatch) -> bool:
 
 
 def _added(first: tuple[SkippedRecords, ...], second: tuple[SkippedRecords, ...]) -> tuple[SkippedRecords, ...]:
-    """Return the skipped records of two batches without other records, added up in one entry, so that memory stays bounded."""
+    """Return the skipped records of two batches as one entry, so that memory stays bounded. The batches have no other records."""
     if not first or not second:
         return first or second
     return (SkippedRecords(0, first[0].count + second[0].count, first[0].sequence_number),)

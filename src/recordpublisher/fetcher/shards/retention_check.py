@@ -22,16 +22,14 @@ log = logging.getLogger("recordpublisher.fetcher")
 SHORTEST_RETENTION_MS = 24 * 3_600_000
 """The shortest retention that a stream can have (service limit, ms)."""
 CLOCK_ERROR_MS = 3_600_000
-"""How far this machine's clock may differ from the service's without a gap being overlooked (ms)."""
+"""If this machine's clock differs from the service's by at most this (ms), no loss of records is overlooked."""
 CACHE_SECONDS = 300.0
 """How long a stream's retention is cached (seconds). It can be changed at any time."""
 STILL_THERE_SECONDS = 10.0
-"""If a record that is older than the stream's retention was still there, it counts as there for this time (seconds). The service may
-drop it at any time.
-"""
+"""How long a record that is past retention counts as still there after it was seen (seconds). The service may drop it at any time."""
 HOLE_MS = 60_000
-"""If a read finds a gap this long between two records, the stream's retention is requested again, because it may have been shortened
-(ms).
+"""If more time than this (ms) lies between what was read last and the next record, the stream's retention is requested again. It may have
+been shortened.
 """
 PARALLEL_CHECKS = 8
 UNKNOWN_MS = 0
@@ -39,7 +37,7 @@ UNKNOWN_MS = 0
 requested.
 """
 SERVICE_TIME_STEP_MS = 1_000
-"""Resolution of the service's times, which are cut to whole seconds (ms)."""
+"""Resolution of the service's times (ms). They are cut to whole seconds."""
 
 
 class RetentionCheck:
@@ -91,9 +89,9 @@ class RetentionCheck:
     async def gap_after(
         self, shard: Shard, position: SequenceNumber | None, seen_ms: int, next_ms: int | None = None
     ) -> RetentionGap:
-        """Return whether records after `position` (or, if None, after the shard's beginning) were lost.
+        """Return whether records after `position` were lost. None stands for the shard's beginning.
 
-        - `seen_ms`: described in `may_have_gap`.
+        - `seen_ms`: the arrival of the last record read, or the time of the last read at the tip, whichever is later (epoch ms).
         - `next_ms`: when the next record that a read found arrived, or the time of the read if it found none; None before a read.
 
         Records are lost if both of these are true:
@@ -149,7 +147,7 @@ class RetentionGap(Enum):
 
 
 def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
-    """Return whether a position is so old that records after it may have expired. This decides without a call whether to check it.
+    """Return whether a position is so old that records after it may have expired. The service is not called.
 
     `seen_ms` is the arrival of the last record read, or the time of the last read at the shard's tip, whichever is later (epoch ms).
     """
@@ -157,10 +155,13 @@ def may_have_gap(seen_ms: int | None, now_ms: int) -> bool:
 
 
 def time_to_loss_ms(state: ShardState, retention_ms: int | None, now_ms: int) -> int | None:
-    """Return the time left (ms) until a record after this state may be past retention, or None if unknown or the shard has ended.
+    """Return the time left (ms) until a record after this state may be past retention. None if it is unknown, or if the shard has ended.
 
-    It counts from the latest of these: the arrival of the last record, the last read at the tip, and the time until which the parents of an
-    unread child were open. If none is known and the shard starts at a time, it counts from that time.
+    The retention counts from the latest of these times, or else from the time at which the shard starts:
+
+    - The last emitted record arrived.
+    - A read was last at the tip.
+    - The parents of an unread child were last known to be open.
     """
     seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
     safe_until = state.start.timestamp_ms if seen_ms is None else seen_ms

@@ -41,7 +41,10 @@ class ShardListener:
     """Is notified of events of shards. This base class does nothing: it stands in for the listener of a shard that was removed."""
 
     def on_listed(self, shard: Shard, is_in_listing: bool) -> None:
-        """Called when the table learned of a shard, whichever worker owns it, and again when a listing has the shard for the first time."""
+        """Called when the table has learned of a shard, whichever worker owns it.
+
+        `is_in_listing`: whether a listing has shown the shard. If not, this is called again when the first listing has it.
+        """
 
     def on_added(self, entry: ShardEntry) -> None:
         """Called when a shard was added to the table."""
@@ -115,7 +118,7 @@ class ShardEntry:
     def on_read(self, batch: RecordBatch, at: ReadMoment) -> int:
         """Queue a batch that a read returned. Called by ReadIntake.
 
-        Return the number of bytes freed: a batch without records replaces a queued batch without records.
+        Return the number of bytes freed. A batch without records may replace the batch before it, which frees memory.
         """
         self.metrics.saw_distance(batch.millis_behind_latest)
         self.reading.on_read(batch, at, self.emission.is_writing)
@@ -165,11 +168,10 @@ class ShardEntry:
         return freed
 
     def take(self, count: int) -> tuple[RecordBatch, int]:
-        """Take the next `count` records of the first queued batch, to write them. Called by Emitter.
+        """Take the next `count` records of the first queued batch, to write them. Return them, and the bytes freed. Called by Emitter.
 
-        Return the records, and the bytes freed. Until `advance` the records count as being written, even while the emitter waits for a
-        flush: the shard does not end, and watermarks wait for these records. The listener is not notified yet, because alignment
-        would then compare the shard by the record after these, and could emit that one too early.
+        Until `advance` the records count as being written: the shard does not end, and watermarks wait for them. The listener is not
+        notified before `advance`. Otherwise alignment would compare the shard by the next record, and could emit that one too early.
         """
         self.emission.begin_write(self.next_watermark, self.reading.queue.oldest_ms)
         return self.reading.queue.pop(count)
@@ -261,9 +263,10 @@ class ShardEntry:
     def is_active(self) -> bool:
         """Whether watermarks wait for the shard.
 
-        They wait while the shard is open, unless it is a straggler (so far behind that it is excluded), or idle with every record written.
-        After the shard's end they wait until its children have readers, because nothing is known of the children's records yet. This is
-        so even if the shard is a straggler.
+        - They wait while the shard is open, with two exceptions: a straggler (so far behind that it is excluded), and an idle shard whose
+          records are all written.
+        - They wait after the shard's end until its children have readers, even if the shard is a straggler. Nothing is known of the
+          children's records before that.
         """
         if self.status.awaits_children:
             return True
@@ -293,7 +296,7 @@ class ShardEntry:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark that counts for the global one: that of the shard's first unwritten record, or else of its last record."""
+        """The watermark of the shard's first unwritten record, or else of its last record. It counts for the global watermark."""
         first_unwritten = self.emission.writing_from if self.emission.is_writing else self.next_watermark
         return shard_watermark(first_unwritten, self.state.watermark)
 
@@ -336,14 +339,12 @@ class ShardEmission:
         self.writing_from: int | None = None
         """The watermark of the first record that was taken from the queue and is not written yet (epoch ms)."""
         self.writing_arrival_ms: int | None = None
-        """When the first record that was taken from the queue and is not written yet arrived (epoch ms); None if there is no such
-        record.
-        """
+        """The arrival (epoch ms) of the first record that was taken from the queue and is not written yet; None if there is none."""
         self.records = self.payload_bytes = 0
         self.last_emit_ms: int | None = None
 
     def start_at(self, watermark: int | None) -> None:
-        """Set the watermark with which a shard begins (the lowest one of its parents), unless the shard has its own."""
+        """Set the watermark with which a shard begins: the lowest one of its parents. A shard that has a watermark keeps it."""
         if self.state.watermark is None and watermark is not None:
             self.state = replace(self.state, watermark=watermark)
 
@@ -415,10 +416,10 @@ def _state_after(state: ShardState, batch: RecordBatch) -> ShardState:
 def count_late_after_idle(batch: RecordBatch, shard_watermark: int | None, global_watermark: int | None) -> int:
     """Return how many records of a batch are below the global watermark, although they are not late in their shard.
 
-    Only a shard that was idle or excluded, or whose first watermark was too low, has such records, because the global watermark never
-    passes the next record of any other shard.
+    Such records exist only in a shard that was idle or excluded, or whose first watermark was too low. The global watermark never passes
+    the next record of any other shard.
 
-    Both watermarks are from before the write: after it, the global watermark already considers the shard's next record.
+    Both watermarks must be from before the write. After the write, the global watermark already considers the shard's next record.
     """
     if global_watermark is None or (shard_watermark is not None and shard_watermark >= global_watermark):
         return 0

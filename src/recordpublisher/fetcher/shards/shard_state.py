@@ -23,8 +23,8 @@ class ShardState:
     - `arrival_ms`: when that record arrived (epoch ms).
     - `tip_ms`: when a read last was at the shard's tip (epoch ms).
     - `seen_ms`: a time until which no record of the shard can have been lost (epoch ms). For a child it is the time until which its parents
-      were open, and for a shard that began at LATEST the time that replaced LATEST. If the shard has ended, it is a time until which
-      the shard certainly was open.
+      were open. For a shard that began at LATEST it is the time that replaced LATEST. For an ended shard it is a time until which the
+      shard certainly was open.
     - `ended`: whether the last record was emitted.
     - `waiting`: whether the shard has not started, because its parents have not ended.
     - `parents`: the ids of the parent shards.
@@ -42,7 +42,7 @@ class ShardState:
     seen_ms: int | None = None
 
     def starting_position(self, use_continuation: bool) -> StartingPosition:
-        """Return where a publisher resumes: after the last emitted record, or (`use_continuation`) after the fan-out continuation."""
+        """Return where a publisher resumes. `use_continuation`: whether it can resume after `continuation` (only enhanced fan-out can)."""
         is_inside_aggregate = self.position is not None and self.position.is_inside_aggregate
         if use_continuation and self.continuation is not None and not is_inside_aggregate:
             return StartingPosition(PositionType.AFTER_SEQUENCE_NUMBER, self.continuation)

@@ -124,8 +124,8 @@ class ShardTable:
     def parents_finished(self, shard: Shard) -> bool:
         """Return whether the last record of every parent was emitted.
 
-        A parent past retention counts as emitted. A parent that is missing only from the last listing does not count, nor does a parent
-        that no listing has shown yet: after a merge, the end of one parent may name the child before the other parent was listed.
+        A parent past retention counts as emitted. A parent that is only missing in listings does not, because a later listing may show it.
+        For example, the end of one parent of a merge may name the child before the other parent was listed.
         """
         return parents_ended(parent_keys(shard), lambda parent: self._is_finished(parent, shard))
 
@@ -169,19 +169,18 @@ class ShardTable:
 
         - A shard of another worker that the listing lacks: at once, because it does not decide whether its children may start.
         - A shard of this worker that the listing lacks: when it has ended, is past retention, and no child in the table waits for it.
-        - A shard of this worker that only the publisher has, because it reads an archive: when it has ended and its children have started,
-          which proves to a restart that it was read. If such shards stayed, snapshots would grow with the age of the archive.
+        - A shard of this worker that the publisher reads from an archive, and that no listing has: when it has ended and its children have
+          started. A restart concludes from the children that the shard was read. If it stayed, snapshots would grow with the archive.
         """
         awaited = {key for entry in self if entry.is_waiting for key in parent_keys(entry.shard)}
         archived = [entry.key for entry in self if entry.shard.is_unlisted and self._is_succeeded(entry)]
         return [*(key for key in self._unlisted if self._may_be_removed(key, awaited)), *archived]
 
     def is_exhausted(self, streams: Collection[str]) -> bool:
-        """Return whether no more records of these streams can come.
+        """Return whether no more records of these streams can come. Only sources of a finite size become exhausted.
 
-        That is so when listings have shown every shard as closed, and this worker has read its shards to their ends. It is not so for a
-        stream without shards, which may get some later. A Kinesis stream always has an open shard: if a listing shows none, the listing is
-        older than a reshard. So only other sources, of a finite size, become exhausted.
+        That is so when listings have shown every shard as closed, and this worker has read its shards to their ends. A stream without
+        shards may get some later. A Kinesis stream always has an open shard, even if an old listing shows none.
         """
         all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
         if not all_closed or any(not entry.has_ended for entry in self):
@@ -214,7 +213,7 @@ class ShardTable:
         return states
 
     def forget_finished(self, stream: str) -> None:
-        """Forget which shards of a deleted stream were read to their end: a later stream of its name has other shards with the same ids."""
+        """Forget which shards of a deleted stream were read to their end. A new stream of this name has other shards with the same ids."""
         self._finished_before = {key for key in self._finished_before if stream_of(key) != stream}
 
     def _remember(self, shard: Shard) -> None:

@@ -81,7 +81,7 @@ def receive_dead_letter_queue_records(account: Account, request: requests.Receiv
 
 
 def acknowledge_queue_records(account: Account, request: requests.ReceiptsRequest) -> object:
-    """Acknowledge records, which are then no longer delivered.
+    """Acknowledge records: the queue no longer delivers them.
 
     The fault `redeliver` makes a queue deliver a record again, although the response says that it was acknowledged.
     """
@@ -151,7 +151,7 @@ def _record(account: Account, queue: Queue, delivery: Delivery, fragment: bytes)
 def _each(
     operation: str, account: Account, request: Any, act: Callable[[Queue, Delivery, Any], None], *, dead: bool
 ) -> dict[str, object]:
-    """Call `act` for the record of each receipt handle in a request, and return the response, which lists the handles that failed.
+    """Find the record of each receipt handle in a request, and call `act` for it. Return the response, with the handles that failed.
 
     `dead`: whether the records are dead letters.
     """
@@ -212,7 +212,7 @@ def _identity(account: Account, queue: Queue) -> dict[str, object]:
 
 
 def _on_demand_stream(account: Account, configurations: list[requests.QueueStreamConfiguration]) -> Stream:
-    """Return the stream of a request, which must name exactly one.
+    """Return the only stream that a request names.
 
     Raises: InvalidArgumentException if the request names several streams, or one that is provisioned.
     """
