@@ -95,5 +95,5 @@ class JobProgressMeter:
 
 
 def _finished(progress: WorkerProgress) -> int:
-    """Return how many records the sink has finished; not below 0, although a running write may count as unfinished but not yet as read."""
+    """Return how many records the sink has finished, at least 0. A running write may count as unfinished before it counts as read."""
     return max(0, progress.records - (progress.unfinished or 0) - progress.left)

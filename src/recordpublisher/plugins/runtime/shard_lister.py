@@ -1,6 +1,6 @@
 """Lists the shards of a job's streams, and reads what else is known of them: server time, retention and the tips of shards.
 
-A publisher with a source of its own lists its shards itself. For all other publishers Kinesis is called.
+A publisher whose source is not Kinesis lists its shards itself (`discover`). For all other publishers Kinesis is called.
 """
 
 from __future__ import annotations
@@ -66,13 +66,14 @@ class ShardLister:
         self._client = client
         self._is_own: dict[str, bool] = {}
         self._missing_since: dict[str, float] = {}
-        """The time since which `discover` reports, for each of these streams, that it does not exist, although it was listed (monotonic
-        seconds)."""
+        """For each stream that was listed before and that `discover` now reports as missing: since when (monotonic seconds)."""
         self._without_retention: set[str] = set()
         self._completely_listed: set[str] = set()
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Return every shard of the stream, including shards that only the publisher still knows.
+
+        With `after`, the id of a shard, return only the shards that the service lists after that shard.
 
         Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
@@ -101,11 +102,11 @@ class ShardLister:
         return listed
 
     async def _own_shards_again(self, stream: str, after: str | None) -> list[Shard] | None:
-        """List the publisher's own shards while the job runs. Any error of the plugin's code is retried like an error of ListShards.
+        """Call the publisher's `discover` while the job runs. Every error is retried like an error of ListShards.
 
-        A StreamNotFoundError is retried too, until the stream counts as deleted.
+        StreamNotFoundError is retried too, until the stream counts as deleted. Return None if the publisher does not list the stream.
 
-        Raises: the plugin's error, when the retries are exhausted.
+        Raises: the error of `discover`, when the retries are exhausted.
         """
         foreign: list[Exception] = []
 
@@ -133,7 +134,9 @@ class ShardLister:
             raise
 
     def _check_deleted(self, stream: str, error: StreamNotFoundError) -> None:
-        """Raise TransientError until `discover` has reported for `DELETED_SECONDS` that a stream which it has listed does not exist."""
+        """Do nothing if the stream counts as deleted, or was never listed. Raises: TransientError if it may still exist.
+
+        A stream counts as deleted when `discover` has reported for `DELETED_SECONDS` that it does not exist."""
         if stream not in self._is_own:
             return
         now = self._clock.monotonic()
@@ -142,7 +145,9 @@ class ShardLister:
             raise TransientError(words) from error
 
     async def _until_complete(self, stream: str, listed: list[Shard]) -> list[Shard]:
-        """List again while open shards are missing. A shard that is found later would be read from its beginning, or not at all."""
+        """Return a listing whose open shards cover all hash keys. While `listed` lacks some, list again a few times.
+
+        A shard that is found later would be read from its beginning, or not at all."""
         client = self._kinesis_client()
         for _ in range(COMPLETE_LISTING_TRIES):
             if (unlisted := first_unlisted_range(listed)) is None:
@@ -167,7 +172,7 @@ class ShardLister:
     async def shard_exists(self, shard: Shard) -> bool | None:
         """Return whether Kinesis still has a shard, according to GetShardIterator.
 
-        Return None if the call fails for another reason than a missing shard, or if the publisher has a source of its own.
+        Return None if that call fails for another reason, or if the publisher lists its shards itself.
         """
         if await self._has_own_source(shard.stream):
             return None
@@ -198,7 +203,7 @@ class ShardLister:
         return is_own is False or (is_own is True and self._factory.ends_open_shards)
 
     async def server_time_ms(self, stream: str) -> int:
-        """Return the service's wall clock (epoch ms), or this machine's clock if the publisher has a source of its own."""
+        """Return the time of the service's clock (epoch ms), or of this machine's clock if the publisher lists its shards itself."""
         if await self._has_own_source(stream):
             return self._clock.now_ms()
         client = self._kinesis_client()
@@ -215,7 +220,7 @@ class ShardLister:
         return None if retention_ms is None else await self.server_time_ms(stream) - retention_ms
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
-        """Return the oldest record that a shard still has, or None if a publisher with a source of its own does not know.
+        """Return the oldest record that a shard still has, or None if the publisher lists its shards itself and does not know the record.
 
         Raises: KinesisError if a call fails.
         """
@@ -233,7 +238,7 @@ class ShardLister:
             return None
 
     async def tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
-        """Return how far a position is from the tip of its shard, or None if the publisher has a source of its own.
+        """Return how far a position is from the tip of its shard, or None if the publisher lists its shards itself.
 
         Raises: KinesisError if a call fails.
         """
@@ -242,7 +247,7 @@ class ShardLister:
         return await measure_tip_distance(self._kinesis_client(), shard, position)
 
     async def close(self) -> None:
-        """Close the client, unless the factory owns it."""
+        """Close the client, if the lister owns it."""
         if self._client is not None:
             await self._client.close()
 
@@ -253,9 +258,9 @@ class ShardLister:
         return self._is_own[stream]
 
     async def _fetch_retention_ms(self, stream: str) -> int | None:
-        """Return the retention period (ms). Return None, with one warning, if the credentials do not permit DescribeStreamSummary.
+        """Return the retention period (ms), or None if the publisher lists its shards itself.
 
-        Readers do not need that permission.
+        Return None, with one warning, if the credentials do not permit DescribeStreamSummary. Readers do not need that permission.
         """
         if await self._has_own_source(stream):
             return None
@@ -277,8 +282,7 @@ class ShardLister:
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call to the service, with retries, and return its result.
 
-        Before the first success, retries end early if DNS does not know the endpoint, which may be mistyped, or if a property limits their
-        number.
+        Until a call has succeeded, there are only a few retries if the endpoint may be mistyped, for example because DNS does not know it.
         """
         policy = self._policy if self._has_succeeded else self._first_policy
         try:

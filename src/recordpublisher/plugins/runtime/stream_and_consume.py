@@ -59,10 +59,10 @@ def stream(
     It starts where `flink.stream.initpos` says. If that is not set, it starts at the oldest record with `stop_at_tip` (all records that
     exist now), else at the tip (all records that arrive from now on).
 
-    - Positions are stored only if the call itself says where, with `state_uri` or `state_store`. Then the iteration resumes at the stored
-      positions, as the job that they belong to, and a running start of that job ends with FencedError.
-    - Otherwise the iteration does not act as a job. It ignores the positions, group and dead letters in a job's `properties` (bad
-      records are skipped). It also polls, and does not use the job's consumer of enhanced fan-out.
+    - Positions are stored only if the call itself says where, with `state_uri` or `state_store`. Then the iteration runs as the job whose
+      positions these are, and resumes there. If that job already runs in another process, that process ends with FencedError.
+    - Otherwise the iteration does not act as a job. From a job's `properties` it ignores the store of positions, the group and the dead
+      letters; bad records are skipped. It polls, and does not use the job's consumer of enhanced fan-out.
 
     While a service is unavailable, calls are retried for `max_outage`: 30 s if the iteration has a bound, otherwise 15 minutes.
 

@@ -307,7 +307,7 @@ def reporter_to_supervisor(descriptor: int) -> Callable[[WorkerProgress], None]:
 
 
 async def _reader_of(descriptor: int) -> asyncio.StreamReader:
-    """Return a reader of a pipe, which is closed at its end."""
+    """Return a reader of the pipe `descriptor`. It closes the pipe when the other end is closed."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0))
@@ -316,10 +316,10 @@ async def _reader_of(descriptor: int) -> asyncio.StreamReader:
 
 @contextmanager
 def properties_of_group(properties: Properties) -> Iterator[Properties]:
-    """Yield the properties with which processes share the shards as a group.
+    """Yield the properties with which several processes run the job and share its shards as a group.
 
-    A job that stores no positions gets a temporary folder for the leases, which is deleted at the end. Processes that receive from a queue
-    share it without a group.
+    If the job stores no positions, the leases are in a temporary folder. The folder is deleted at the end. Processes that read a queue need
+    no group, so their properties stay as they are.
 
     Raises: ConfigurationError if the sink is not registered.
     """
