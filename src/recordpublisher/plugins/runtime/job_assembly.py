@@ -1,4 +1,4 @@
-"""Builds the parts of a job from its arguments and properties: the only place that wires the layers together.
+"""Builds the parts of a job from its arguments and properties. Only this module connects the layers of the package.
 
 `build_job` builds a job that reads shards, and `build_queue_job` a job that reads a queue.
 """

@@ -47,7 +47,7 @@ async def run_python_job(
     """Run the job that the program `job` (module:name) makes, as `run_process` runs the job of a properties file.
 
     - `given`: properties that take precedence over the job's own.
-    - `change`: a function that changes the properties after that.
+    - `change`: a function that returns changed properties. It is called after `given` was applied.
 
     Raises: the errors of `run_process` and of the program; ConfigurationError if a property in `given` cannot have an effect.
     """
@@ -87,7 +87,7 @@ def describe_program(
 
     - `given`: properties that take precedence over the job's own.
 
-    Raises: the errors of `run_python_job`.
+    Raises: the errors of `fetcher_from_program`.
     """
 
     async def made() -> tuple[Properties, DeserializerArgument[Any] | None, Sink | None]:
@@ -99,7 +99,7 @@ def describe_program(
 
 @asynccontextmanager
 async def fetcher_of_program(job: str, given: Mapping[str, str]) -> AsyncIterator[DataFetcher]:
-    """Yield the job's fetcher for a command that runs next to the job. It registers no consumer of enhanced fan-out.
+    """Yield the job's fetcher for a command that runs next to the job. The fetcher registers no consumer of enhanced fan-out.
 
     Raises: the errors of `fetcher_from_program`.
     """

@@ -205,10 +205,9 @@ REPEATED_SECONDS = 0.5
 
 
 class FirstSignal:
-    """Owns the time of the first signal.
+    """Distinguishes the first signal, its repetition and a second signal.
 
-    Supervisors may send one signal to the process and again to its process group. The repetition does not count as a second
-    signal.
+    A supervisor may send one signal to the process and again to its process group. That repetition is not a second signal.
     """
 
     def __init__(self) -> None:

@@ -232,8 +232,11 @@ class _BatchIterator(AsyncGenerator[RecordBatch[V], None]):
 class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
     """The records that `consume` reads, for `for` or for `async for`. `close` or `aclose` ends the read early.
 
-    Raises: RecordPublisherError from the iteration if a loop of the other kind has already begun to read, if `for` runs in a coroutine, or
-    if the wait for an earlier record was cancelled.
+    The iteration raises RecordPublisherError in these cases:
+
+    - A loop of the other kind has already begun to read.
+    - `for` runs in a coroutine.
+    - The wait for an earlier record was cancelled.
     """
 
     def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
@@ -282,7 +285,7 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
 
 
 def _refuse_in_coroutine() -> None:
-    """Check that the caller is not a coroutine, whose loop would be blocked. Raises: RecordPublisherError if it is one."""
+    """Raise RecordPublisherError if the caller is a coroutine, because the call would block its event loop."""
     # The cells of a notebook run in its loop, and wait there as they do for any other call.
     if "ipykernel" in sys.modules:
         return
@@ -347,7 +350,7 @@ _SUBSCRIBING = {RECORD_PUBLISHER: "publisher", ARCHIVE_LIVE: "archive_live"}
 def without_job_identity(job: Properties) -> Properties:
     """Return the properties of a job for a reader that must not act as the job.
 
-    They name no store, group of workers or dead letters (bad records are skipped). The reader polls, because with the job's fan-out
+    These properties name no store, group of workers or dead letters, so bad records are skipped. The reader polls. With the job's fan-out
     consumer it would end the job's subscriptions, and could deregister the consumer at its end.
     """
     is_kept = job.value(ON_BAD_RECORD) != "DEAD_LETTER"

@@ -51,8 +51,8 @@ class Supervisor:
 
     - A worker reports its progress through a pipe of its own, because user code may print to the stdout that it shares with the
       supervisor.
-    - A worker reads its properties from its stdin, so no secret is on a command line. The pipe stays open, and its end of file means
-      drain. This works even if the supervisor dies, so no worker keeps running.
+    - A worker reads its properties from its stdin, so no secret is on a command line. The pipe stays open. When it is closed, the worker
+      drains. The death of the supervisor closes it too, so no worker keeps running.
     - Each worker has a session of its own, so Ctrl-C reaches only the supervisor.
 
     The argument `command` starts a worker when `--number N --supervised DESCRIPTOR` is added.
@@ -180,9 +180,9 @@ async def run_process(
     """Read, write and checkpoint until a signal, an error, a bound, or the end of the streams. After a signal, drain and take a checkpoint.
 
     - `report`: called with the progress once a second.
-    - `supervisor`: descriptor of the pipe from the supervisor, whose end of file means that the process must drain.
+    - `supervisor`: descriptor of the pipe from the supervisor. When the pipe is closed, this process drains.
     - `metrics_folder`: folder from which the supervisor reads the metrics. Without it this process exports them, as the properties say.
-    - `number`: number of this worker of a supervisor.
+    - `number`: number of this worker under its supervisor.
     - `more_exporters`: exporters in addition to those that the properties name.
     - `bounds`: the bounds at which the run ends by itself.
 
@@ -283,7 +283,7 @@ log = logging.getLogger("recordpublisher.run")
 
 
 def read_from_supervisor() -> tuple[Properties, int]:
-    """Return the properties of this worker, and the descriptor of the pipe whose end of file means drain. Called in a worker."""
+    """Return the properties of this worker, and the descriptor of the pipe that is closed when the worker must drain."""
     line = sys.stdin.readline()
     return Properties(json.loads(line)), sys.stdin.fileno()
 

@@ -1,4 +1,4 @@
-"""Keeps for an archive which range of positions each file covers completely, and a document for each shard."""
+"""Decides which range of positions each file of an archive covers completely, and stores a document for each shard of the archive."""
 
 from __future__ import annotations
 
@@ -109,9 +109,10 @@ class ArchivedShards:
         return FileRange(f"{AT}-{first}" if after == AT else after, through)
 
     def left_out_range(self, shard: Shard, position: SequenceNumber) -> FileRange | None:
-        """Return the range from the shard's last range to `position`, whose records cannot be written; None if its start is unknown.
+        """Return the range between the end of the shard's last range and `position`. None of its records can be written.
 
-        A restart begins the next range at `position`. Without an empty file for this range, its records would count as missing.
+        Return None if the end of the last range is not known. A restart begins the next range at `position`. So without an empty file for
+        this range, its records would count as missing.
         """
         through = position_text(position)
         _check_names(shard, through)
@@ -195,7 +196,7 @@ class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def position_text(position: SequenceNumber) -> str:
-    """Return a position in the form for names of files: sequence number, dot, sub-sequence number, which is -1 for a whole record."""
+    """Return a position in the form for names of files: `<sequence number>.<sub-sequence number>`. For a whole record it ends in `.-1`."""
     return f"{position.sequence}.{position.sub_sequence}"
 
 
@@ -253,7 +254,9 @@ class ArchivingSink(CommittingSink):
             self._archived.on_started(shard, start, follows_parents)
 
     def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
-        """Let the next commit store a range without records, or extend the range of a file with records.
+        """Let the next commit store that the shard's records up to `position` cannot be written, if the sink writes an archive.
+
+        The commit extends the range of a file with records, or stores a range without records.
 
         Raises: SinkError if the position cannot be a part of a file name.
         """
@@ -288,11 +291,11 @@ def joined_range(parts: Sequence[WaitingBatch]) -> FileRange | None:
 
 
 def check_partitions(names: Collection[str], given: str | None) -> None:
-    """Check that no column of an archive is a partition (`names`), because files lack the columns of partitions.
+    """Check the names of an archive's partition columns. Files lack these columns, so none of them may be a column that an archive needs.
 
     - `given`: the value of `flink.sink.partitions`, for the message.
 
-    Raises: ConfigurationError if one is.
+    Raises: ConfigurationError if one is in `COLUMNS`.
     """
     for name in names:
         if name in COLUMNS:

@@ -42,7 +42,7 @@ class CallbackSink(Sink):
         self._call = UserFunction("function", self._function, _VALID, threads, arguments=1)
 
     def checks(self) -> Checks:
-        """Return a check that says which function was imported. The check does not call it."""
+        """Return a check that says which function was imported. The check does not call the function."""
         return {"function": import_check(self._function)}
 
     async def write(self, batch: RecordBatch) -> None:

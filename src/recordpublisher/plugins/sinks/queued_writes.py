@@ -59,7 +59,7 @@ class WrittenStates:
         self._written: State | None = None
 
     def add(self, epoch: int, state: State) -> None:
-        """Remember a state, which may be stored when this epoch is complete."""
+        """Remember a state. It may be stored when this epoch is complete."""
         if len(self._waiting) == MOST_WAITING:
             self._waiting.pop()
         self._waiting.append((epoch, state))
@@ -67,7 +67,7 @@ class WrittenStates:
     def newest(self) -> State:
         """Return the newest state that may be stored.
 
-        If there is none yet, return a state without shards, after which a restart reads each shard again from where its read began.
+        If there is none yet, return a state without shards. A restart from that state reads each shard again from where its read began.
         """
         while self._waiting and self._is_complete(self._waiting[0][0]):
             self._written = self._waiting.popleft()[1]

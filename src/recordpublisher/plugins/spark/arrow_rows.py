@@ -70,10 +70,10 @@ class ArrowRows(Sink):
         return built + self._waiting_rows
 
     def keep_until(self, key: str, last: tuple[str, int] | None) -> int:
-        """Drop a shard's rows after the row `last`, or all of them if that row is missing. Return how many rows of the shard are kept.
+        """Drop a shard's rows after the row `last`. Return how many rows of the shard are kept.
 
         - `key`: the shard's `Shard.key`.
-        - `last`: the sequence number and the sub-sequence number of a row.
+        - `last`: the sequence number and the sub-sequence number of a row. If it is None or not found, all rows of the shard are dropped.
         """
         rows = self.table()
         known = pa.Table.from_batches(self._ids or [], schema=_IDS)

@@ -426,11 +426,11 @@ def _without_positions(properties: Properties) -> Properties:
 
 
 def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BoundedReader:
-    """Return this process's reader for the options, which may differ in start and end. Its clients stay open from task to task.
+    """Return the reader that this process uses for the options, whatever their start and end. Its clients stay open from task to task.
 
     - `values`: a deserializer that was made from the properties of `options` before; None to make it here.
 
-    The returned function may be called only in the thread that runs Spark's tasks.
+    Call this function only in the thread that runs Spark's tasks.
     """
     # Imported here because the process that plans a batch read does not need a fetcher.
     from ..runtime.bounded_reader import BoundedReader

@@ -77,7 +77,7 @@ class FileSink(ArchivingSink):
         self._files_there = _place_of(folder, key, properties)
         most = _MOST_KEY_BYTES if back_end_of(folder).has_objects else _MOST_PATH_BYTES
         self.folder_bytes = most - len(self._files_there.place.encode()) - _SHARD_FILE_BYTES
-        """Bytes that remain of a path for the names of partition folders."""
+        """How many bytes of a path the names of partition folders may have."""
         self._context = SinkContext()
         self._life = ""
         self._never_published: set[str] = set()
@@ -230,7 +230,7 @@ class FileSink(ArchivingSink):
         return await self._files_there.leftovers(self._hidden(kept))
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete the files, and abort the uploads."""
+        """Delete these hidden files, and abort these uploads."""
         await self._files_there.remove(leftovers)
 
     def _hidden(self, staged: Sequence[Staged]) -> set[str]:

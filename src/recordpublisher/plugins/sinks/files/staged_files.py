@@ -1,4 +1,6 @@
-"""Writes files into a hidden folder, and renames them once stored positions (an entry) name them, which commits them (S6)."""
+"""Writes files into a hidden folder, and renames them when they are committed.
+
+Files are committed when an entry, the stored positions of a worker, names them."""
 
 import asyncio
 import filecmp
@@ -73,8 +75,8 @@ class StagedFiles:
 
         The hidden paths are unique: they contain `life`, the name of this run of the worker, and `number`, the number of the commit.
 
-        Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run is gone, because a process that
-        has replaced this one deletes the folder.
+        Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run is gone. A process that replaces
+        this one deletes the folder.
         """
         try:
             return await _in_thread(self._path, lambda: self._stage(life, number, files))

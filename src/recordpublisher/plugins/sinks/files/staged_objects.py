@@ -1,4 +1,6 @@
-"""Uploads hidden objects to S3, Google or Azure, and copies them once stored positions name them, which commits them (S6)."""
+"""Uploads hidden objects to S3, Google or Azure, and copies them to their final names when they are committed.
+
+Objects are committed when an entry, the stored positions of a worker, names them."""
 
 import asyncio
 import tempfile
@@ -139,7 +141,7 @@ class StagedObjects:
         ]
 
     async def _has_other_content(self, hidden: str, name: str) -> bool:
-        """Return whether an object with other content has the name. Raises: FileNotFoundError if the hidden object is gone."""
+        """Return whether the object `name` exists with other content than `hidden`. Raises: FileNotFoundError if `hidden` is gone."""
         staged = await self._client.head_async(hidden)
         try:
             there = await self._client.head_async(name)

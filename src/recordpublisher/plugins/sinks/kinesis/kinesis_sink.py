@@ -52,11 +52,14 @@ class KinesisSink(OnlyAsyncWith, Sink):
     - `queue_limit`: limit of the records that are not acknowledged: a number, or a function of `SinkStatistics` that returns one.
     - `ordering`: NONE or PER_KEY.
     - `fail_on_error`: if False, records that cannot be put go to `on_failure`, even those that `put` would refuse.
-    - `on_failure`: a function of a `FailedRecord`, called on the event loop. Outside of a job it gets each accepted record that was not
-      put within `flink.job.max.outage`, or within `flink.job.drain.timeout` after a close. Without `on_failure` the next call raises a
-      SinkError with the number of these records. The sink continues in both cases. An error of the function is logged and counted
-      (`callbackErrors`). If the service rejects every call, the sink ends, and the function gets each record that is left.
-      In a job a record that cannot be put ends the sink unless `fail_on_error` is False, and an error of the function ends it always.
+    - `on_failure`: a function of a `FailedRecord`, called on the event loop. Its errors are logged and counted (`callbackErrors`).
+
+    Outside of a job the sink gives up an accepted record that was not put within `flink.job.max.outage`, or within
+    `flink.job.drain.timeout` after a close. `on_failure` gets the record. Without `on_failure` the next call raises a SinkError with the
+    number of these records. The sink continues in both cases. If the service rejects every call, the sink ends, and `on_failure` gets each
+    record that is left.
+
+    In a job a record that cannot be put ends the sink, unless `fail_on_error` is False. An error of `on_failure` always ends it.
 
     Arguments override properties. Raises: ConfigurationError if a setting is invalid.
     """
@@ -92,8 +95,8 @@ class KinesisSink(OnlyAsyncWith, Sink):
         """Whether a record that cannot be put becomes a dead letter of the job."""
         self._rejecting = asyncio.Lock()
         self._is_of_program = False
-        """Whether a job was refused because a program has opened the sink. The job closes the sink once, which must not end the program's
-        use of it.
+        """Whether a job could not open the sink because a program has opened it. The job still calls `close` once. That call does nothing,
+        so the program can go on using the sink.
         """
 
     async def __aenter__(self) -> Self:
@@ -138,11 +141,15 @@ class KinesisSink(OnlyAsyncWith, Sink):
 
         With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
 
-        Raises: InvalidRecordError if the service would reject the record, after which the sink stays usable; SinkError if the sink is
-        closed, or if accepted records were given up since the last error; KinesisError or StreamNotFoundError if the service rejects every
-        call, which ends the sink; TypeError if data or a key has another type. A `put` that raises has not accepted its record, except if
-        `wait` is True and a SinkError names this record, or says that it may be in the stream: then the record was accepted. If it was
-        given up, `on_failure` gets it too.
+        A `put` that raises has not accepted its record. With `wait` there is one exception: if a SinkError names this record, or says that
+        it may be in the stream, the record was accepted. If it was given up, `on_failure` gets it too.
+
+        Raises:
+
+        - InvalidRecordError if the service would reject the record. The sink stays usable.
+        - TypeError if data or a key has another type.
+        - SinkError if the sink is closed, or if accepted records were given up since the last error.
+        - KinesisError or StreamNotFoundError if the service rejects every call. This ends the sink.
         """
         if type(partition_key) is not str or explicit_hash_key is not None:
             partition_key, explicit_hash_key = (
@@ -317,7 +324,7 @@ def stream_and_properties(
     settings: JobSettings,
     of: Callable[..., object],
 ) -> tuple[str, Properties]:
-    """Return the name or ARN of the stream, and the properties together with the keyword arguments `settings` of the class `of`.
+    """Return the name or ARN of the stream, and the properties merged with `settings`, the keyword arguments of the class `of`.
 
     Raises: ConfigurationError if there is no stream, or if a setting is invalid.
     """

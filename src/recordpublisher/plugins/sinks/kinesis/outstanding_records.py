@@ -1,4 +1,4 @@
-"""Limits what the sink accepts: outstanding records and bytes, the writes that wait for room, and the largest record (K1, K3)."""
+"""Limits what the sink accepts: outstanding records and bytes, the writes that wait for room, and the largest record."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NO_LIMIT = 2**62
 
 
 _HALVE_AFTER = 10_000
-"""Number of records after which older ones count half, so that the mean follows a change of size."""
+"""Number of records after which older ones count half in `MeanSize`, so that the mean follows a change of size."""
 
 
 LONG_WAIT_SECONDS = 1.0
@@ -319,7 +319,7 @@ class RecordLimit:
         return found
 
     async def read_after(self, given_at: float) -> None:
-        """Read the limit, unless it was read after `given_at` (seconds of the clock).
+        """Read the limit if the last read was not after `given_at`, the time when a record was given (seconds of the clock).
 
         Wait first if the last read is less than `SECONDS_BETWEEN_LIMIT_READS` ago.
 

@@ -98,7 +98,7 @@ def is_obviously_valid(record: PendingRecord, max_record_bytes: int) -> bool:
 
 
 def are_obviously_valid(records: Sequence[PendingRecord], max_record_bytes: int) -> bool:
-    """Return whether each record passes `is_obviously_valid`; False without a record."""
+    """Return whether each record passes `is_obviously_valid`, or False if there is no record."""
     keys = [record.partition_key for record in records]
     lengths = [len(key) for key in keys]
     return (
@@ -186,7 +186,7 @@ class AwaitedRecords:
         return True
 
     def fail_all(self, reason: str) -> None:
-        """Raise a SinkError in every call that waits, whose record was accepted."""
+        """Raise a SinkError in every call that waits. The records of these calls were accepted."""
         for future in self._futures.values():
             if not future.done():
                 future.set_exception(SinkError(reason))
@@ -267,17 +267,19 @@ class FailedRecords:
             raise self.error
 
     def take_untold_error(self) -> BaseException | None:
-        """Return the error that ended the sink, once, unless a caller has received it or the callback has received the records."""
+        """Return the error that ended the sink, if no caller has received it yet. Later calls return None.
+
+        With a callback always return None, because the callback has received the records."""
         if self.was_raised or self._callback is not None:
             return None
         self.was_raised = self.error is not None
         return self.error
 
     def raise_if_failed(self, known: int | None = None) -> None:
-        """Raise the error that ended the sink, or else an error about the records given up since the last such error.
+        """Raise the error that ended the sink, or else an error about the records that were given up and not reported yet.
 
-        - `known`: the number of records given up when this call began. With it a flush raises even if another call has reported the same
-          records in the meantime.
+        - `known`: the number of records that were given up before the caller (a flush) began. If it is set, all records given up since
+          then are reported, even if another call has reported them.
         """
         self.raise_if_ended()
         count = self._given_up - (self.known if known is None else known)

@@ -1,4 +1,4 @@
-"""Sends queued records with PutRecords calls, and applies the result of each record (K2, K4)."""
+"""Sends queued records with PutRecords calls, and applies the result of each record."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
 log = logging.getLogger("recordpublisher.producer")
 OUTAGE_CALLS = 3
-"""After this many calls in a row of which a shard took no record, the outage counts for the waiting records too."""
+"""When a shard has taken no record of this many calls in a row, its outage counts for the waiting records too."""
 GIVEN_UP_PER_CALL = 2000
 """Most waiting records that are given up after one failed call. That blocks the loop for about ten milliseconds."""
 READY_AFTER_SECONDS = 10.0
@@ -68,7 +68,9 @@ READY_AFTER_SECONDS = 10.0
 Without this pause a server would be ready again after each record given up, because other calls may succeed while puts fail.
 """
 REMEMBERED_SECONDS = 600.0
-"""If a put fails within this time after the service has responded to another call, the outage counts from its beginning (seconds)."""
+"""How long an outage is remembered after the service has responded to a probe, a call that writes nothing (seconds).
+
+If a put fails in this time, the outage counts from its first failure."""
 PROBE_RETRY = RetryPolicy(0, base_ms=1_000, max_ms=10_000, exponent=1.5, max_outage_ms=2**62)
 """Retries of the call that asks whether the service responds. They are slow, because an account has 20 such calls a second."""
 
@@ -132,14 +134,16 @@ class RecordSending:
         self._failing_since: float | None = None
         self._failed_at = -NEVER
         self._responded_at: float | None = None
-        """When the service responded to another call after failed puts of which no record is left. None once a put has ended since then."""
+        """When the service responded to a probe (seconds of the clock). There is a probe after failed puts of which no record is left. None
+        again when the next put has ended."""
         self._probing: asyncio.Task[None] | None = None
         self.taken_at = -NEVER
         """When a shard last took a record (seconds of the clock)."""
         self.last_failure = ""
         """The error of the last call that failed."""
         self.retried_seconds = 0.0
-        """How long the oldest record of the last failed call has failed. Shorter than `failing_seconds` after records were given up."""
+        """How long the oldest record of the last failed call has failed (seconds). The outage may have lasted longer
+        (`failing_seconds`), if earlier records were given up."""
 
     async def open(self) -> None:
         """Read the stream's limits and shards, and start the tasks.
@@ -176,9 +180,9 @@ class RecordSending:
 
     @property
     def failing_seconds(self) -> float:
-        """Longest time for which a shard has taken no record, not counting shards that only throttle; 0 without such a shard (seconds).
+        """How long the shard that has failed for the longest time has taken no record (seconds); 0 if no shard fails.
 
-        Any thread may read it.
+        A shard that only throttles does not count as failing. Any thread may read this property.
         """
         since = self._failing_since
         if since is None or self._responded_at is not None:
@@ -293,7 +297,7 @@ class RecordSending:
     # --- 2. a call takes records off the queues --------------------------------------------------------------------------------------
 
     async def _send_when_due(self) -> None:
-        """Send until cancelled. Raises: the first error of a call that retries cannot fix."""
+        """Start each PutRecords call when it is due, until cancelled. Raises: the first error that a retry cannot fix."""
         self._call_error = asyncio.get_running_loop().create_future()
         try:
             while not self._call_error.done():
@@ -339,7 +343,7 @@ class RecordSending:
         self._handle_results(request, results)
 
     def _forget(self, unsent: Unsent, sent_keys: Collection[str]) -> None:
-        """Count user records that must no longer be sent as finished, and not as put.
+        """Count the unsent records of revoked shards as finished, but not as put.
 
         - `sent_keys`: the keys of the records that were sent. Their results release the next records of these keys.
         """
@@ -436,10 +440,10 @@ class RecordSending:
         self._failing_since = min(self._failing.values(), default=None)
 
     async def _probe(self) -> None:
-        """Call the service until it responds, because a server that is not ready may get no requests, and then puts no records.
+        """Call the service until it responds. Used after failed puts of which no record is left.
 
-        Puts may still fail after the service has responded. Therefore the outage is remembered: the server is ready until a put fails, and
-        from then on not ready, without another ten seconds of failures.
+        A server that is not ready may get no requests. Then no put would show that the outage has ended. Puts may still fail after the
+        service has responded. Therefore the outage is remembered: if a put fails again, the server is not ready at once.
         """
         while self._failing and self._responded_at is None and self._failures.error is None:
             await asyncio.sleep(READY_AFTER_SECONDS * random.uniform(1.0, 1.2))  # noqa: S311 - jitter
@@ -458,10 +462,10 @@ class RecordSending:
     def _age_waiting(
         self, batch: ShardBatch, outcome: PutOutcome, now: float
     ) -> tuple[list[PendingRecord], list[PendingRecord]]:
-        """Add a shard's outage to the records that wait for a failing call, and return the records that have waited too long.
+        """Count a shard's outage for the records that wait behind a failing call. Remove and return the records that have waited too long.
 
-        The first list has records from the queue, the second has records that were held for the order of their key. These records are
-        removed from both places. If waiting records did not age, the retries of each would begin only after those of the records before it.
+        The first list has records from the queue, the second has records that were held for the order of their key. Otherwise the time of a
+        waiting record would begin only after the retries of all records before it.
         """
         queue, policy = batch.queue, self._settings.retries
         if queue.consecutive_failures < OUTAGE_CALLS or policy.max_outage_ms is None or self._failures.ends_sink:
@@ -592,7 +596,8 @@ class RecordSending:
     def _complete_misrouted(self, aggregate: PendingRecord, shard_id: str, shard_map: ShardMap) -> None:
         """Acknowledge the parts of an aggregate that belong to the shard `shard_id`, and send the other parts again.
 
-        Readers drop a part whose hash key lies outside the range of the shard that has the aggregate, unless keys do not decide the shard.
+        Readers drop a part whose hash key lies outside the range of the shard that has the aggregate. With AUTO record distribution keys do
+        not decide the shard, and all parts are acknowledged.
         """
         if not shard_map.keys_decide:
             self._acknowledge(aggregate.parts)

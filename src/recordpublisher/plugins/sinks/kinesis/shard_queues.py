@@ -1,4 +1,4 @@
-"""Queues each record for the shard that takes it: the map of the shards, their queues and aggregates, and new listings (K1, K4)."""
+"""Queues each record for the shard that takes it: the map of the shards, their queues and aggregates, and new listings."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ Any shard may take a record there, so no result would show that the stream was s
 MIN_DESCRIBE_INTERVAL_SECONDS = 10.0
 """Pause between two requests for the record distribution, because an account has 20 DescribeStreamSummary calls a second."""
 UNLISTED_SECONDS = 30.0
-"""How long an aggregate waits for a listing that has the shard that took it (seconds): ListShards is eventually consistent.
+"""How long an aggregate waits until ListShards, which is eventually consistent, shows the shard that took it (seconds).
 
-If the aggregate were put again, readers would get a copy of its records for each listing without the shard.
+If each listing without this shard caused another put of the aggregate, readers would get a copy of its records each time.
 """
 MisroutedRecord = tuple[PendingRecord, str]
 """An acknowledged record and the shard that took it, which is not the expected one."""
@@ -151,7 +151,7 @@ class TargetShardQueue:
         self.shard = shard
         self.rate_limit = rate_limit
         self.known_shards: Mapping[str, HashRange] | None = None
-        """The listed shards, each of which may take a record, if keys do not decide the shard. If None, only `shard` may take a record."""
+        """With AUTO record distribution the listed shards: any of them may take a record. Otherwise None: only `shard` may."""
         self.rate = AdaptiveRate(rate_limit.initial_fraction)
         self.records: deque[PendingRecord] = deque()
         self.queued_bytes = 0
@@ -280,7 +280,7 @@ class TargetShardQueue:
         self._burst_limit_seconds = self.rate.fraction * self.rate.burst_seconds(now)
 
     def _limit_credit(self, now: float) -> None:
-        """Limit how much unused rate later calls may use in addition: MAX_CREDIT_SECONDS, minus the seconds of the calls in flight.
+        """Limit the unused time that later calls may catch up on: MAX_CREDIT_SECONDS, minus the seconds of the calls in flight.
 
         A delayed call in flight may reach the shard together with new calls. All of them must fit into the shard's limit.
         """
@@ -349,7 +349,7 @@ class KplAggregator:
     ) -> list[PendingRecord]:
         """Remove the user records of the next Kinesis record from a queue. An existing aggregate, or a large record, is taken alone.
 
-        - `of_one_key`: whether the queue holds the records of one partition key, whose explicit hash keys may lead to several shards.
+        - `of_one_key`: whether all records of the queue have one partition key. Their explicit hash keys may lead to several shards.
         """
         first = queue.popleft()
         parts, keys = [first], {first.partition_key}
@@ -447,8 +447,8 @@ class ShardMap:
     def of(cls, listed: Iterable[Shard], distributes_by_key: bool = True, keeps_ranges: bool = False) -> ShardMap:
         """Return the map of a listing. Closed shards take no records.
 
-        - `keeps_ranges`: whether each aggregate has only records of one shard's range, even if keys do not decide the shard (AUTO). Once a
-          stream is switched back from AUTO, readers drop the records of an aggregate that are outside the range of its shard.
+        - `keeps_ranges`: whether each aggregate has only records of one shard's range, even with AUTO record distribution. If a stream is
+          switched back from AUTO, readers drop those records of an aggregate that are outside the range of its shard.
 
         Raises: ImpossibleStateError if the listing has no open shard.
         """
@@ -498,7 +498,7 @@ class TargetShardListing:
         """The aggregates that wait for the listing that is being made."""
         self._last_misrouted: dict[str, int] = {}
         self._unlisted_since: dict[str, float] = {}
-        """When a listing first lacked a shard that had taken an aggregate (seconds of the clock)."""
+        """For each shard that has taken an aggregate and is not listed: when a listing first lacked it (seconds of the clock)."""
         self._described_at = -math.inf
         self._is_requested = False
         self._wakeup = Notifier()

@@ -73,7 +73,7 @@ FREQUENT_BURST_SECONDS = 0.04
 
 
 BURST_JITTER = 0.5
-"""The size of such a call varies at random by up to this part.
+"""While calls are refused now and then, their size varies at random by up to this part.
 
 Otherwise sinks with the same rate would always follow each other in the same order, and the last one would be refused most.
 """
@@ -83,7 +83,7 @@ class AdaptiveRate:
     """Adapts the rate at which one shard is sent records (`fraction`, a part of its rate limit) to refused records.
 
     The rate grows by the same amount every second, and each refused record lowers it by the same amount (the primal algorithm of Kelly,
-    Maulloo and Tan, 1998: additive increase, a decrease by the price). It becomes stable at a certain number of refusals per second.
+    Maulloo and Tan, 1998). It becomes stable at a certain number of refusals per second.
     Sinks that share a shard come to the same rate, because the shard refuses the same share of their records.
 
     If refusals continue at any rate, they are random, or other producers do not back off. The sink then accepts that a small part of the

@@ -1,4 +1,4 @@
-"""The core of the sink, independent of jobs: accepts records, and knows when they are acknowledged (K1 to K4)."""
+"""The core of the sink, independent of jobs: accepts records, and knows when they are acknowledged."""
 
 import asyncio
 import contextlib
@@ -313,8 +313,8 @@ class KinesisWriter:
     async def flush_or_give_up(self, *, is_of_job: bool = False) -> None:
         """Flush before the sink is closed. Outside of a job, give up all records if none was acknowledged for `flink.job.drain.timeout`.
 
-        Records that are given up are reported, which would not happen if a supervisor killed the process first. A job gives up none,
-        because its next start puts them again.
+        Records that are given up are reported. If the flush waited longer, a supervisor might kill the process before the report. A job
+        gives up none, because its next start puts them again.
         """
         epoch, sending = self._end_epoch(), self._sending
         if not self._failures.continues:
@@ -354,7 +354,7 @@ class KinesisWriter:
             self._failures.raise_if_failed()
 
     async def _flush_at_close(self, is_of_job: bool) -> None:
-        """Flush. If that takes long, log once what it waits for, because a server that is stopping would otherwise be silent."""
+        """Flush. If that takes long, log once what it waits for, so that a server that is stopping is not silent."""
         line = asyncio.get_running_loop().call_later(UNLOGGED_SECONDS, self._log_close)
         try:
             await self.flush_or_give_up(is_of_job=is_of_job)
@@ -426,7 +426,7 @@ class KinesisWriter:
         self._refuse_other_loop()
 
     def _refuse_other_loop(self) -> None:
-        """Refuse a call from another thread's event loop, which would wait for ever for a wake-up. Raises: SinkError."""
+        """Raise SinkError if the running event loop is not the sink's. In another loop the call would wait for ever."""
         if get_running_loop() is not self._loop:
             raise SinkError(
                 "a KinesisSink can only be used in the event loop in which it was opened. In other threads put with an rp.Producer, or "

@@ -111,7 +111,7 @@ class RecordHandling:
         self._failed: list[Sequence[UnhandledRecord]] = []
         """Records that have failed the job, each with the records of its list that must be handled after it."""
         self._leaves_failed = False
-        """Whether the job has ended by an error, so that no later one can end it."""
+        """Whether an error has ended the job. From then on, records that fail are left to the next start."""
         self._skipped_log = SkippedRecordsLog(log)
         self._retried_log = SkippedRecordsLog(log)
 
@@ -493,7 +493,7 @@ class RecordHandling:
         self._wake()
 
     def leave_failed(self) -> None:
-        """Leave each record of a released shard that has failed the job, and all records after it, to the next start."""
+        """Leave the records that have failed the job, and all records after them, to the next start. Done only for released shards."""
         failed, self._failed = self._failed, []
         for items in failed:
             if self._positions.drop_failed(items[0], inf):

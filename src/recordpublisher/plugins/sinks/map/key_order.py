@@ -97,7 +97,7 @@ class ReadyRecords:
             first.key_queue.waiting = deque((*others, *(first.key_queue.waiting or ())))
 
     def finish(self, key_queue: KeyQueue | None) -> None:
-        """Make the next record of this key ready, because the records of the key that were taken are finished."""
+        """Make the next record of this key ready, because the records that were taken from its queue are finished. None: do nothing."""
         if key_queue is None:
             return
         if key_queue.waiting:

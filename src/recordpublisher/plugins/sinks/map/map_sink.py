@@ -214,7 +214,7 @@ class MapSink(Sink[V]):
         return self._positions.handled_state(checkpoint.state)
 
     def may_flush_after_error(self) -> bool:
-        """Return True, because the sink knows which records are handled, so that the job may store their positions after an error.
+        """Return True: the sink knows which records are handled, and the job may store their positions even after an error.
 
         Call this once. A record that fails after the call is left to the next start.
         """
@@ -259,7 +259,7 @@ class MapSink(Sink[V]):
 
 
 class ListOptions(TypedDict, total=False):
-    """The settings of `MapSink` except `batch_size`, which a handler of lists requires, so that it is declared separately."""
+    """The settings of `MapSink` for a handler of lists, without `batch_size`. That one is required there, so it is declared separately."""
 
     concurrency: int
     ordering: OrderingName

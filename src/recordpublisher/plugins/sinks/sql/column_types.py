@@ -231,7 +231,7 @@ def _nested_as_json(value: Any) -> Any:
 
 
 def _json(value: Any) -> Any:
-    """Return the value as it is. Raises: ValueError for NaN and infinity, which JSON does not have and SQLite would store."""
+    """Check that JSON can represent a value, and return the value. Raises: ValueError for NaN and infinity, which SQLite would store."""
     if isinstance(value, (float, dict, list)):
         json.dumps(value, allow_nan=False, default=str)
     return value
@@ -309,7 +309,7 @@ def _time_of_day(value: Any, has_zone: bool) -> Any:
 
 
 def _date(value: Any) -> Any:
-    """Return the date of an ISO-8601 text, or a datetime in UTC, of which the column keeps the day."""
+    """Return the date of an ISO-8601 text, or a datetime in UTC. The column keeps only the day of that datetime."""
     if isinstance(value, datetime):
         return _without_zone(value)
     return date.fromisoformat(_no_number(value, 8)) if isinstance(value, str) else value

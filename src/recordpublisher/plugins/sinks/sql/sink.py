@@ -1,4 +1,4 @@
-"""Writes rows and the positions that they reach (the entry of a worker) into a database, in one transaction (S6).
+"""Writes rows into a database, in one transaction with the positions of the worker (its entry).
 
 The steps of a record:
 
@@ -45,8 +45,8 @@ EARLIER_TABLES = ("recordpublisher_positions", "recordpublisher_workers")
 class SqlSink(CommittingSink):
     """Writes rows into a table of a database, exactly once.
 
-    Batches wait for a checkpoint, which is one short transaction: it inserts the rows, and writes the entry with the positions if no other
-    process has changed the entry. When `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
+    Batches wait for a checkpoint. A checkpoint is one short transaction: it inserts the rows, and stores the worker's positions (its entry)
+    if no other process has changed them. When `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
@@ -149,7 +149,7 @@ class SqlSink(CommittingSink):
     async def commit(
         self, store: ConditionalStore, name: str, value: bytes, expected: str | None, staged: Sequence[Staged]
     ) -> str:
-        """Write the entry and insert the rows in one transaction.
+        """Write the entry `name` and insert the staged rows in one transaction. Return the new version of the entry.
 
         Raises: the errors of `CommittingSink.commit`; SinkError if the database rejects a row, unless the job skips bad rows or writes
         them as dead letters.
@@ -172,7 +172,7 @@ class SqlSink(CommittingSink):
         return version
 
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """Insert the rows that `commit` has not inserted, such as dead letters, which are not committed with positions."""
+        """Insert the staged rows that `commit` has not inserted. Dead letters are such rows: they are not committed with positions."""
         if waiting := [each.number for each in staged if self._buffer.has_staged(each.number)]:
             await self._buffer.insert(waiting, lambda connection: True)
 

@@ -53,7 +53,7 @@ columns_log = logging.getLogger("recordpublisher.columns")
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
 """The errors of an insert for a value that does not fit its column. Every error of the database is also a StatementError."""
 MOST_EXPLAINED = 100
-"""The most rejected rows of one insert whose wrong column is searched for, with one statement for each column."""
+"""For at most this many rejected rows of one insert the wrong column is found. That takes one statement for each column."""
 _MOST_COLUMNS = {"postgresql": 1600, "sqlite": 2000}
 _LONGEST_NAME = 63
 """Most bytes (UTF-8) of a name in PostgreSQL, which truncates a longer one."""
@@ -173,9 +173,10 @@ class TargetTable:
             raise RejectedRowsError(rejected)
 
     def _refuse_changed_table(self, connection: Connection) -> None:
-        """Check that no change of the table since the sink read its columns makes it refuse good rows.
+        """Compare the table with the columns that the sink has read.
 
-        Raises: SinkError if there is such a change. With the policy SKIP each record would otherwise be skipped because of the change.
+        Raises: SinkError if a change makes the table refuse rows that fitted before. With the policy SKIP every record would otherwise be
+        skipped.
         """
         there = find_table(connection, self._name)
         for column in () if there is None else there.columns:
@@ -327,8 +328,10 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
 
     Columns may be added if `columns` is EVOLVE, or if the sink created the table and it has no columns for fields yet.
 
-    Raises: ConfigurationError if a column is missing and must not be added, in which case the error names the statement to run; if a
-    field cannot have a column; or if a field has the name of a column of record metadata.
+    Raises: ConfigurationError in these cases:
+
+    - A column is missing or too narrow, and must not be changed. The error names the statement to run.
+    - A field cannot have a column, or has the name of a column of record metadata.
     """
     if is_made_for_fields(table) and (
         taken := sorted(fields.keys() & METADATA)
@@ -360,9 +363,9 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
 
 
 def _why_refusing(column: Column[Any], known: Column[Any] | None) -> str:
-    """Return how a column was changed, if the table may now refuse rows that fitted before; else an empty text.
+    """Return how a column was changed, if the table may now refuse rows that fitted before. Return "" for any other change.
 
-    Columns that may be empty, and wider types, refuse no row: other workers of the job add them.
+    Other workers of the job add columns that may be empty, and widen types. Such a change refuses no row.
 
     - `known`: the column as the sink read it before; None if it is new.
     """

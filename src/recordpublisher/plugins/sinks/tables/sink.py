@@ -1,4 +1,4 @@
-"""Writes Parquet files into a table's folder, and publishes them with transactions of the table (S6)."""
+"""Writes Parquet files into a table's folder, and publishes them with transactions of the table."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _MOST_ATTEMPTS = 30
 _MOST_LEARNINGS = 3
 """Most attempts to add the columns of one group of records while other processes add columns to the same table."""
 _TAKEN_BACK = "/taken-back"
-"""The suffix of a writer's name under which the number of its first commit that was taken back is stored."""
+"""A suffix of a writer's name. Under the name with it the table stores the number of the writer's first commit that was taken back."""
 _NO_MORE = 2**63 - 1
 """The commit number of a writer that must no longer publish anything."""
 
@@ -218,11 +218,13 @@ class TableSink(ArchivingSink):
                 self._context.request_checkpoint()
 
     async def stage(self, number: CommitNumber) -> Staged | None:
-        """End all files, and report rejected records, if the table still accepts the rows.
+        """End all files, report rejected records, and return what is staged. Return None if there is nothing to commit.
 
-        Raises: SinkError if a file cannot be written; StoreUnavailableError if the table cannot be reached; ConfigurationError if the
-        table was changed so that it no longer accepts the rows, in which case nothing is committed; the error of the job's policy for
-        bad records if a record is rejected.
+        Raises:
+
+        - SinkError if a file cannot be written; StoreUnavailableError if the table cannot be reached.
+        - ConfigurationError if the table was changed so that it no longer accepts the rows. Nothing is committed then.
+        - The error of the job's policy for bad records, if a record is rejected.
         """
         documents = self._archived.changes()  # Documents of shards that end from here on belong to a later snapshot.
         await self._write_waiting()
@@ -276,7 +278,7 @@ class TableSink(ArchivingSink):
             await self._with_table(mark)
 
     async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return the commits that are not published, as the numbers of the writers in the table show."""
+        """Return the commits that are not published. The table shows this by the number of each writer's last commit."""
 
         def found() -> list[Staged]:
             try:
@@ -329,12 +331,12 @@ class TableSink(ArchivingSink):
         await self.remove([left for left in await self._list_staged(kept) if has_ended(left.life)])
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Let a later commit remove the numbers of runs of workers that are forgotten, unless the table drops old numbers itself.
+        """Let a later commit remove the commit numbers of ended runs from the table. Return whether no such number is left.
 
-        Return whether none of these numbers is left. A suspended process of such a run that continues still publishes nothing, because its
-        marks are gone.
+        Return True if the table drops old numbers itself. A suspended process of such a run may continue later. It still publishes nothing,
+        because its marks are gone.
 
-        - `is_forgotten`: returns whether a run, given by name, is forgotten.
+        - `is_forgotten`: returns whether the run with this name has ended and can be forgotten.
         """
 
         def of(names: Collection[str]) -> set[str]:
@@ -550,7 +552,7 @@ class TableSink(ArchivingSink):
         return self._table.numbers_expire and bool(content.files) and folder.size(content.mark_path) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
-        """Return the commits of a writer that were taken back: the table has the number of the first one, and all later ones follow it."""
+        """Return the commits of a writer that were taken back. The table has the number of the first one; all later ones belong to them."""
         first = self._table.last_number(loaded, writer + _TAKEN_BACK)
         return [each for each in commits if each.number.n >= first] if first else []
 
