@@ -253,7 +253,7 @@ def build_queue_job(
 ) -> QueueJob:
     """Build the parts of a job that reads a queue. Nothing is opened.
 
-    - `refused`: arguments that need positions; they must be None or empty.
+    - `refused`: arguments of a job with positions. They must be None or empty here.
 
     Raises: ConfigurationError if a setting is invalid, or needs positions.
     """

@@ -71,7 +71,7 @@ class ShardLister:
         self._completely_listed: set[str] = set()
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard of the stream, including shards that only the publisher still knows.
+        """Return every shard of the stream, including shards that only the publisher knows, such as archived ones.
 
         With `after`, the id of a shard, return only the shards that the service lists after that shard.
 
@@ -81,9 +81,9 @@ class ShardLister:
         return listed if after is not None else await with_unlisted(self._factory, stream, listed)
 
     async def list_live_shards(self, stream: str) -> list[Shard]:
-        """Return every shard that the stream itself still has, without those that only the publisher knows.
+        """Return every shard that the stream itself still has, without archived shards that only the publisher knows.
 
-        Raises: the errors of `list_shards`.
+        Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
         return await self._list(stream, None)
 
@@ -196,8 +196,8 @@ class ShardLister:
     def is_endless(self, stream: str) -> bool:
         """Return whether the stream always has an open shard, as every Kinesis stream does. Call it after the stream was listed.
 
-        A service such as DynamoDB Streams reports the end of a shard before its listing does: it may list the last shard as closed, and its
-        children later. So a listing without open shards does not prove that the stream has ended.
+        Then a listing without open shards does not prove that the stream has ended. DynamoDB Streams, for example, may list the last shard
+        as closed, and its children only later.
         """
         is_own = self._is_own.get(stream)
         return is_own is False or (is_own is True and self._factory.ends_open_shards)
@@ -317,13 +317,13 @@ class ShardLister:
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
 COMPLETE_LISTING_TRIES = 5
-"""How often a first listing that lacks open shards is repeated, about once a second. ListShards becomes consistent within seconds."""
+"""How often the first listing is repeated while it lacks open shards (about once a second). ListShards is consistent within seconds."""
 UNREACHABLE = "EndpointConnectionError"
 
 
 @runtime_checkable
 class ClientProvider(Protocol):
-    """A publisher factory whose Kinesis client other parts of the job may use. The factory owns and closes it."""
+    """A publisher factory that lets other parts of the job use its Kinesis client. The factory closes the client."""
 
     def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
         """Return the client, or None if the factory does not use Kinesis.

@@ -34,7 +34,7 @@ NOTICE_SECONDS, LOOK_SECONDS = 10.0, 1.0
 
 
 class StopSignals:
-    """Calls the `stop` functions of the open jobs at the first signal, each in its event loop. A process needs only one instance."""
+    """Calls the `stop` functions of all open jobs at the first signal, each in the event loop of its job. A process needs one instance."""
 
     def __init__(self) -> None:
         self._stops: list[tuple[Callable[[], None], asyncio.AbstractEventLoop]] = []
@@ -86,7 +86,7 @@ async def tell_what_drains(
     checkpoints: CheckpointAge | None = None,
     state_place: str = "",
 ) -> None:
-    """Log every `NOTICE_SECONDS` what the end of a job waits for: hung publishers, then the sink. Runs until it is cancelled.
+    """Log every `NOTICE_SECONDS` what the end of a job waits for: hung publishers, then the sink. Run until cancelled.
 
     When the last hung publisher has ended, `NOTICE_SECONDS` pass before the sink is named.
 

@@ -121,8 +121,8 @@ def consume(
 ) -> Records[V]:
     """Return an iterator over records: `for record in rp.consume("orders", region="eu-west-1")`, or `async for` in asyncio code.
 
-    Takes the arguments of `stream`, and starts where `stream` starts. With `for` the event loop runs in a thread of its own. A batch is
-    finished when the record after its last one is requested.
+    Takes the arguments of `stream`, and starts where `stream` starts. With `for` the event loop runs in a thread of its own. A batch of
+    records is finished when the loop requests a record after the last one of the batch.
 
     Raises: ConfigurationError at once; other errors from the iteration.
     """
@@ -145,7 +145,7 @@ def consume(
 
 
 class _IterationSink(Sink):
-    """Passes one batch at a time to an iteration; `write` returns when the next batch is requested."""
+    """Passes one batch at a time to an iteration. `write` returns when the iteration requests the next batch."""
 
     traces_writes = False
 
@@ -161,7 +161,7 @@ class _IterationSink(Sink):
         await self._batch_done
 
     async def next(self, running: asyncio.Task[BoundedResult]) -> RecordBatch | None:
-        """Wait for the next batch, and return it. Return None if the run has ended."""
+        """Wait for the next batch, and return it. Return None if `running`, the task that reads, has ended."""
         if self._batch is None and not running.done():
             self._batch_requested = asyncio.get_running_loop().create_future()
             running.add_done_callback(self._wake_iteration)
@@ -209,7 +209,7 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
 
 
 class _BatchIterator(AsyncGenerator[RecordBatch[V], None]):
-    """The iterator that `stream` returns. A plain `for` over it raises an error that says what to write."""
+    """The iterator that `stream` returns. A `for` over it, instead of `async for`, raises an error that says what to write."""
 
     def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
         self._batches = batches

@@ -77,7 +77,7 @@ class Supervisor:
         self._is_draining = False
 
     async def run(self) -> None:
-        """Run until every worker has ended. Raises: WorkerFailedError for the first worker that failed, after all have ended."""
+        """Run the workers until all have ended. Raises: WorkerFailedError, after that, for the first worker that failed."""
         stop_on_signals(self._drain, self._kill)
         try:
             for number in range(self._count):
@@ -202,7 +202,7 @@ async def run_fetcher(
     supervisor: int | None = None,
     bounds: Bounds = UNBOUNDED,
 ) -> None:
-    """Run a fetcher that was made and not opened, as `run_process` does."""
+    """Run a fetcher that is not open yet. The arguments and the end of the run are those of `run_process`."""
     properties = fetcher.properties
     draining = asyncio.Event()
 
@@ -291,8 +291,8 @@ def read_from_supervisor() -> tuple[Properties, int]:
 def reporter_to_supervisor(descriptor: int) -> Callable[[WorkerProgress], None]:
     """Return a function that writes one line for each report. Called in a worker.
 
-    The function ignores a supervisor that is gone or does not read. If the supervisor is gone, the end of the worker's stdin drains the
-    worker.
+    The function raises no error if the supervisor is gone or does not read. A supervisor that is gone has closed the worker's stdin, which
+    drains the worker.
     """
     os.set_inheritable(descriptor, False)
     os.set_blocking(descriptor, False)

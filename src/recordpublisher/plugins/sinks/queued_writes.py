@@ -74,7 +74,7 @@ class WrittenStates:
         return {**self._waiting[-1][1], "shards": {}} if self._written is None else self._written
 
     def revoke(self, shards: Collection[str]) -> None:
-        """Forget shards, because another process writes their queued records, and a shard that comes back begins at another position."""
+        """Forget these shards. Another process writes their queued records, and a shard that comes back begins at another position."""
         self._waiting = deque([(epoch, _without(shards, state)) for epoch, state in self._waiting])
         if self._written is not None:
             self._written = _without(shards, self._written)

@@ -69,7 +69,7 @@ class JsonlSink(FileSink):
         return Folder(self.entries(), self._key, self._path, [])
 
     async def learn(self, contents: Sequence[Any]) -> None:
-        """Store the types of fields that no file of the folder has yet, if types are inferred."""
+        """Store the types of the fields in `contents` that no file of the folder has yet, if types are inferred."""
         if self._inferred is not None:
             seen = await asyncio.to_thread(self._inferred.unknown, contents)
             if seen is not None:

@@ -1,4 +1,4 @@
-"""The sink for Parquet files, which have the fields of a type, or the payload, and the metadata. Needs the extra `parquet`."""
+"""The sink for Parquet files. Their columns are the fields of a type, or the payload, and the metadata. Needs the extra `parquet`."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -104,7 +104,7 @@ class ParquetSink(FileSink):
         self._columns, self._schema = columns, self._partitions.columns_of_files(columns.schema)
 
     async def learn(self, contents: Sequence[Any]) -> None:
-        """Store the columns of fields that no file has yet, if columns are inferred."""
+        """Store a column for each field in `contents` that no file of the folder has yet, if columns are inferred."""
         if isinstance(columns := self._columns, InferredColumns):
             seen = await asyncio.to_thread(columns.unknown, contents)
             if seen is not None:
@@ -125,7 +125,9 @@ class ParquetSink(FileSink):
     def file_writers(
         self, contents: Sequence[Any], rejected: list[RejectedRecord]
     ) -> Mapping[str, Callable[[Path], None]]:
-        """Return a function for each partition's folder that writes its file. Reject values that do not fit into the columns."""
+        """Return for each partition's folder a function that writes a file into it.
+
+        Records whose values do not fit into the columns are added to `rejected`."""
         by_folder: dict[str, list[pa.RecordBatch]] = {}
         for part in contents:
             for rows in self._columns.rows([part], rejected) if isinstance(part, RecordBatch) else part:

@@ -52,7 +52,7 @@ class StagedObjects:
         """Do nothing, because object stores have no folders."""
 
     async def why_not_writable(self) -> str | None:
-        """Return why files must not be written here, or None. A missing permission is not found, because only a write would show that."""
+        """Return why files must not be written to this location, or None. Only a write would show that a permission is missing."""
         # Errors are ignored: a user who may not list objects may still write them, and later calls report an outage.
         with suppress(RecordPublisherError), as_state_errors(self.place):
             await self._objects.refresh()
@@ -111,7 +111,7 @@ class StagedObjects:
         return missing
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
-        """Delete the hidden objects of runs that have ended, except `kept`."""
+        """Delete the hidden objects of worker runs that have ended, except `kept`."""
         await self.remove([left for left in await self._staged(kept) if has_ended(left.life)])
 
     async def leftovers(self, kept: Collection[str]) -> list[Leftover]:
@@ -120,7 +120,7 @@ class StagedObjects:
         return await self._staged(kept) + uploads
 
     async def remove(self, leftovers: Iterable[Leftover]) -> None:
-        """Delete the objects, and abort the uploads."""
+        """Delete these objects, and abort these uploads."""
         leftovers = list(leftovers)
         if self._uploads is not None:
             await self._uploads.abort(leftovers)
@@ -157,7 +157,7 @@ class StagedObjects:
             await self._client.delete_async(path)
 
     async def _each(self, call: Callable[..., Awaitable[None]], arguments: Iterable[Iterable[Any]]) -> None:
-        """Make the call with each of the arguments, a few calls at a time. The first error ends the other calls."""
+        """Make one call with each item of `arguments`, a few calls at a time. The first error ends the other calls."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def limited(given: Iterable[Any]) -> None:

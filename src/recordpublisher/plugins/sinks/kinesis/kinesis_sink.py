@@ -161,10 +161,11 @@ class KinesisSink(OnlyAsyncWith, Sink):
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when every record accepted before this call is acknowledged.
 
-        For a checkpoint return the newest state whose records are all acknowledged. A checkpoint that may be partial waits for one second
-        at most.
+        With `checkpoint` return the newest state of the job whose records are all acknowledged. If the checkpoint may be partial, wait
+        for one second at most.
 
-        Raises: the errors of `put`.
+        Raises: SinkError if the sink was closed, or if it gave up records that this call waited for; KinesisError or StreamNotFoundError
+        if the service rejects every call.
         """
         if checkpoint is None:
             await self._writer.flush()
@@ -188,7 +189,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         In an outage `close` gives up the remaining records once none was acknowledged for `flink.job.drain.timeout`. Call `flush` before
         `close` to wait for `flink.job.max.outage` instead.
 
-        Raises: the errors of `put`, unless an earlier call has raised the error.
+        Raises: the errors of `flush`, unless an earlier call has raised the error.
         """
         if self._is_of_program:
             self._is_of_program = False
@@ -246,7 +247,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         self._failed.append((record, reason))
 
     def _begin_job(self) -> None:
-        """Forget the states and records of an earlier job: a program may give the sink to its next DataFetcher."""
+        """Forget the states and records of an earlier job. A program may give one sink to several DataFetchers, one after the other."""
         self._states = WrittenStates(self._writer.is_flushed)
         self._writes = UnfinishedWrites(self._writer.outstanding_of)
         self._failed: list[tuple[PendingRecord, str]] = []
@@ -301,7 +302,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
 
 
 def _copies_of(records: Sequence[UserRecord], source: SourceShard) -> list[PendingRecord]:
-    """Return the records to put from the records that were read. Records with only an ASCII key take a faster path."""
+    """Convert records that were read into records to put. Records that have only an ASCII key are converted faster."""
     return [
         PendingRecord(record.data, key, None, len(record.data) + len(key), source=source)
         if (key := record.partition_key) and record.explicit_hash_key is None and key.isascii()
@@ -311,7 +312,7 @@ def _copies_of(records: Sequence[UserRecord], source: SourceShard) -> list[Pendi
 
 
 def _copy_of(record: UserRecord, source: SourceShard) -> PendingRecord:
-    """Return a record to put from a record that was read. Without a key (AUTO record distribution) the sequence number becomes the key."""
+    """Convert a record that was read into a record to put. Without a key (AUTO record distribution) the sequence number becomes the key."""
     key = record.partition_key or record.sequence_number
     return PendingRecord(
         record.data, key, canonical_hash_key(record.explicit_hash_key), size_of(record.data, key), source=source

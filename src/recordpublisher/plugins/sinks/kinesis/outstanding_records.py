@@ -29,7 +29,7 @@ OVERHEAD_BYTES = 220
 
 
 BYTES_PER_SHARD = 10_000_000
-"""Default limit of unacknowledged bytes for each shard: about ten seconds of its throughput, as the reviewers of FLINK-9374 asked for."""
+"""Default limit of unacknowledged bytes for each shard: about ten seconds of its throughput (see FLINK-9374)."""
 
 
 MAX_DEFAULT_BYTES = 128 * 2**20
@@ -44,8 +44,7 @@ _HALVE_AFTER = 10_000
 
 
 LONG_WAIT_SECONDS = 1.0
-"""A write that waits longer is logged, as in Flink (after ten checks of 100 ms). All such writes share one line in each
-`LOG_INTERVAL_SECONDS`.
+"""A write that waits longer is logged, as in Flink (seconds). All such writes share one line in each `LOG_INTERVAL_SECONDS`.
 """
 
 
@@ -196,7 +195,7 @@ class MeanSize:
         self._bytes = 0
 
     def add(self, records: int, size: int) -> None:
-        """Count records with `size` bytes in total."""
+        """Count `records` records that have `size` bytes in total."""
         if self._records >= _HALVE_AFTER:
             self._records //= 2
             self._bytes //= 2

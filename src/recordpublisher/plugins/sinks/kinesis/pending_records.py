@@ -44,7 +44,7 @@ class PendingRecord(msgspec.Struct, gc=False):
     - `epoch`: the number of flushes requested before the record was accepted.
     - `attempts`: consecutive failed attempts.
     - `failed_at`: time of the last failed attempt (seconds of the clock); None if none has failed. In an outage of the shard, attempts of
-      earlier records count as attempts of this record, which waits for them.
+      earlier records count too, because this record waits for them.
     - `failing_for`: seconds for which the attempts have failed.
     - `source`: the shard that a job has read the record from; None if no job has read it.
     - `origin`: the record that was read, and its shard, if the job writes a dead letter of a record that cannot be put.

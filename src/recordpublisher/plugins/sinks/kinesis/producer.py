@@ -192,7 +192,7 @@ class Producer:
         return self._current_sink().exported_metrics()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return the reasons of `KinesisSink.reasons_not_ready`. Empty before the first `put`, which opens the producer.
+        """Return in plain words why the producer puts no records (see `KinesisSink.reasons_not_ready`). Empty before the first `put`.
 
         If the producer could not be opened, or its stream was deleted, this call starts another attempt to open it.
         """
@@ -288,9 +288,9 @@ class _SinkThread:
             raise
 
     def reasons_not_ready(self) -> list[str]:
-        """Return the reasons of the sink. If it could not be opened, or its stream was deleted, try to open it again.
+        """Return why the sink is not ready. If it could not be opened, or its stream was deleted, try to open it again.
 
-        `put` cannot be relied on for that, because a process that is not ready may get no requests.
+        The next `put` would do that too, but a process that is not ready may get no requests, and then puts nothing.
         """
         sink, opening = self.sink, self._opening
         if opening is None or self._is_usable():

@@ -16,15 +16,15 @@ NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
 """A call that is due within this time counts as due, because timers are rounded."""
 COALESCE_SECONDS = 0.01
-"""Shards whose next send is this close go into the same call: one call instead of many small ones."""
+"""Shards whose next send is due within this time share one call, instead of many small ones (seconds)."""
 THROTTLED = "ProvisionedThroughputExceededException"
 """The error code of a throttled record. The other error code of a single record is InternalFailure."""
 NOT_SENT = "NotSent"
 """The error code of a record whose call the service has refused because of other records, or for a reason not known yet."""
 LONGEST_TRY_SECONDS = 60.0
-"""Longest time between two failures of a record that counts as part of an outage.
+"""Longest time between two failures of a record that counts as part of an outage (seconds).
 
-If it was longer, the process may have been suspended, or may not have been permitted to write.
+In a longer time the process may have been suspended, or may not have been permitted to write.
 """
 
 
@@ -33,8 +33,8 @@ def classify_results(
 ) -> PutOutcome:
     """Sort a batch's records by result, and count the failed attempt of each record that was not taken.
 
-    A record also counts as failed if its result has neither a shard nor an error code. A throttled record does not lose an attempt while
-    the shard takes other records of the same call, because a slow shard is not a failure.
+    A record also counts as failed if its result has neither a shard nor an error code. Throttling does not use up a retry if the shard
+    takes other records of the same call, because a slow shard is not a failure.
     """
     failed = [index for index, one in enumerate(results) if one.error_code is not None or one.shard_id is None]
     if not failed:

@@ -50,7 +50,7 @@ class SendPermission:
             await asyncio.sleep(PERMISSION_SECONDS)
 
     def _without_revoked(self, record: PendingRecord) -> PendingRecord | None:
-        """Return the record without the parts that must not be sent, or None if no part may be sent."""
+        """Return the record without the parts whose shards were revoked, or None if no part is left."""
         parts = [part for part in record.user_records if not part.is_revoked]
         if not parts or len(parts) == len(record.user_records) or self._aggregator is None:
             return record if parts else None

@@ -128,7 +128,7 @@ class RecordSending:
         self._call_error: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: asyncio.Task[None] | None = None
-        """Gives up what is left after an error has ended the sink outside of a job."""
+        """A task that gives up the remaining records, after an error has ended the sink outside of a job."""
         self._is_closed = False
         self._failing: dict[TargetShardQueue, float] = {}
         self._failing_since: float | None = None
@@ -191,10 +191,10 @@ class RecordSending:
 
     @property
     def refused_since(self) -> float:
-        """The time on the monotonic clock (seconds) since which calls have failed or had no response, while no shard has taken a record.
+        """Since when calls fail or have no response, while no shard takes a record (seconds of the monotonic clock).
 
-        Throttling does not count as a failure. It is `NEVER` if no call has failed and none is open. It is also `NEVER` if the service has
-        answered a probe after the failures, and no record was sent after that answer. Any thread may read this property.
+        Throttling does not count as a failure. The value is `NEVER` if no call has failed and none is open. It is also `NEVER` if the
+        service has answered a probe after the failures, and no record was sent after that answer. Any thread may read this property.
         """
         open_since = [began for _, began in list(self._calls.values())]
         failing_since = None if self._responded_at is not None else self._failing_since
@@ -356,7 +356,7 @@ class RecordSending:
             self._release_next_of_keys([part for part in parts if part.partition_key not in sent_keys])
 
     async def _put_records(self, entries: list[PutEntry]) -> list[PutResult]:
-        """Return one result for each entry, even if the call has failed as a whole. Raises: errors that retries cannot fix."""
+        """Call PutRecords. Return one result for each entry, even if the call fails as a whole. Raises: errors that retries cannot fix."""
         try:
             response = await self._port.put_records(self._stream, entries)
         except TransientError as error:
@@ -436,7 +436,7 @@ class RecordSending:
             OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
 
     def _note_failing(self) -> None:
-        """Store the time at which the first of the failing shards began to fail, because any thread may read `failing_seconds`."""
+        """Store since when the first of the failing shards has failed. Any thread may read this time (`failing_seconds`)."""
         self._failing_since = min(self._failing.values(), default=None)
 
     async def _probe(self) -> None:

@@ -42,15 +42,15 @@ UNCONTESTED_INCREASE = 0.1
 
 
 FREQUENT_REFUSALS = 5.0
-"""Number of refusing calls in the time in which the shard takes one second's worth of our records. Above it, refusals are frequent.
+"""Refusals are frequent if there are more refused calls than this while the shard takes one second's worth of our records.
 
-Producers that back off cause one to five such calls; one that does not back off causes nine (measured with boto3). Refusals as frequent as
-these do not end when this sink slows down.
+Other producers that back off cause one to five refused calls. A producer that does not back off causes nine (measured with boto3), and
+its refusals do not end when this sink slows down.
 """
 
 
 REFUSALS_MEMORY = 3.0
-"""Refusing calls are averaged over the records that the shard takes in three seconds."""
+"""The number of refused calls is averaged over the records that the shard takes in this time (seconds)."""
 
 
 TOLERATED_SHARE = 0.05

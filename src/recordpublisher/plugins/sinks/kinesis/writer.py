@@ -41,7 +41,7 @@ from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 log = logging.getLogger("recordpublisher.producer")
 NOT_OPEN = "is not open: put inside 'async with sink:'"
 NO_CAUSE_YET = "it is not open"
-"""Why nothing is put while the first attempt to open has not failed."""
+"""The reason why nothing is put, as long as no attempt to open the sink has failed."""
 OnInvalid = Callable[[int, str], None]
 RECORDS_PER_YIELD = 500
 """Number of records accepted before other tasks of the loop may run: about a millisecond."""
@@ -187,7 +187,7 @@ class KinesisWriter:
         return self.why_refused(min(min_seconds, self._max_outage_seconds))
 
     def why_refused(self, min_seconds: float) -> str | None:
-        """Return in plain words for how long and why no put has succeeded; None if that has lasted `min_seconds` at most."""
+        """Return in plain words for how long and why no put has succeeded, or None if a put has succeeded in the last `min_seconds`."""
         failing = self._sending.refused_seconds
         if failing <= min_seconds:
             return None

@@ -42,7 +42,7 @@ class HandledPositions:
     def __init__(self) -> None:
         self._shards: dict[str, ShardProgress] = {}
         self._entries_at_release: Mapping[str, Mapping[str, Any]] = {}
-        """The last state in which a shard was released, from which the parents of shards are known."""
+        """The state of the last checkpoint that released a shard. It names the parents of shards."""
 
     def progress(self, key: str) -> ShardProgress:
         """Return the progress of a shard that is read here."""
@@ -188,7 +188,7 @@ class ShardProgress:
         return self.has_handled or any(batch.begun for batch in self.batches)
 
     def add_state(self, state: Mapping[str, Any]) -> None:
-        """Remember the state of a checkpoint, which may be stored when the batches written so far are handled."""
+        """Remember the state of a checkpoint. It may be stored when the batches written so far are handled."""
         self._latest = state
         if self.has_dropped:
             return  # The state covers dropped records, so it may never be stored.

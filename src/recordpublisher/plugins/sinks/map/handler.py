@@ -300,7 +300,7 @@ _LISTS = (list, Sequence, MutableSequence, Collection, Iterable)
 
 
 def _list_in(annotation: Any) -> Any:
-    """Return the annotation, or the member of a union, that is a list (such as `list[Order]` or `Sequence`); None if there is none."""
+    """Return the list type in an annotation, such as `list[Order]` or `Sequence`; None if there is none. The annotation may be a union."""
     is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
     for each in typing.get_args(annotation) if is_union else [annotation]:
         if (typing.get_origin(each) or each) in _LISTS:

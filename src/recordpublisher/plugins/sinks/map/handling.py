@@ -88,7 +88,7 @@ class RecordHandling:
         self._durations, self._delays = Histogram(), Histogram()
         self._ready = ReadyRecords(settings.ordering)
         self._changed = asyncio.Event()
-        """Set when a call of the sink that waits must check again."""
+        """Set when a waiting call of the sink must check its condition again."""
         # Step 2: the tasks, and when they may take records
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: list[asyncio.Future[None]] = []
@@ -105,7 +105,7 @@ class RecordHandling:
         # Step 4: what was decided
         self._retry_policy = RetryPolicy(settings.retries, _RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT)
         self._retry_timers: dict[asyncio.TimerHandle, Sequence[UnhandledRecord]] = {}
-        """The records of one key that wait for each retry."""
+        """The timer of each retry, with the records of one key that wait for it."""
         self._rejected: deque[tuple[UnhandledRecord, str]] = deque()
         self._error: BaseException | None = None
         self._failed: list[Sequence[UnhandledRecord]] = []
@@ -158,7 +158,7 @@ class RecordHandling:
     # --- Step 2: tasks take records ---
 
     def _wake(self) -> None:
-        """Wake or start one more task, if there is something to take. There is a task for each waiting handler, not for each record."""
+        """Wake or start one more task, if there is a record to handle. There is a task for each waiting handler, not for each record."""
         self._wakes_next = False
         if self._is_stopped or not self._may_take():
             return
