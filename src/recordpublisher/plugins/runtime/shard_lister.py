@@ -136,7 +136,8 @@ class ShardLister:
     def _check_deleted(self, stream: str, error: StreamNotFoundError) -> None:
         """Do nothing if the stream counts as deleted, or was never listed. Raises: TransientError if it may still exist.
 
-        A stream counts as deleted when `discover` has reported for `DELETED_SECONDS` that it does not exist."""
+        A stream counts as deleted when `discover` has reported for `DELETED_SECONDS` that it does not exist.
+        """
         if stream not in self._is_own:
             return
         now = self._clock.monotonic()
@@ -147,7 +148,8 @@ class ShardLister:
     async def _until_complete(self, stream: str, listed: list[Shard]) -> list[Shard]:
         """Return a listing whose open shards cover all hash keys. While `listed` lacks some, list again a few times.
 
-        A shard that is found later would be read from its beginning, or not at all."""
+        A shard that is found later would be read from its beginning, or not at all.
+        """
         client = self._kinesis_client()
         for _ in range(COMPLETE_LISTING_TRIES):
             if (unlisted := first_unlisted_range(listed)) is None:

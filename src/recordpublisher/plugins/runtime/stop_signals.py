@@ -143,7 +143,8 @@ run_log = logging.getLogger("recordpublisher.run")
 def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lambda: None) -> None:
     """Call `drain` in the running loop at the first signal.
 
-    At the second signal, call `give_up` and exit with code 1. This happens at once, even if user code blocks the loop."""
+    At the second signal, call `give_up` and exit with code 1. This happens at once, even if user code blocks the loop.
+    """
     loop = asyncio.get_running_loop()
     first = FirstSignal()
 

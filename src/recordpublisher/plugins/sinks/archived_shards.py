@@ -27,7 +27,8 @@ SHARDS = "_recordpublisher/shards"
 RANGES = "_recordpublisher/ranges"
 """Folder inside an archive, with empty files whose names are ranges of positions (`FileRange`).
 
-In a table these are the ranges of all files, otherwise only ranges without records."""
+In a table these are the ranges of all files, otherwise only ranges without records.
+"""
 COLUMNS = (
     "sequenceNumber",
     "subSequenceNumber",
@@ -167,7 +168,8 @@ class ArchivedShardEnd(msgspec.Struct, frozen=True, omit_defaults=True):
     """The end of an archived shard.
 
     - `through`: the position where the shard's files end, in the form of `position_text`.
-    - `children`: the ids of the shard's children."""
+    - `children`: the ids of the shard's children.
+    """
 
     through: str
     children: tuple[str, ...] = ()
@@ -232,7 +234,8 @@ class WaitingBatch:
 class ArchivingSink(CommittingSink):
     """A sink whose files can be an archive (`flink.sink.archive`).
 
-    For an archive it collects which positions each file covers, and a document for each shard. The next commit stores them."""
+    For an archive it collects which positions each file covers, and a document for each shard. The next commit stores them.
+    """
 
     _waiting: list[WaitingBatch]
 
@@ -250,7 +253,8 @@ class ArchivingSink(CommittingSink):
     def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
         """Let the next commit store a document for the shard, if the sink writes an archive.
 
-        `open_ms`: a time at which the shard was open (epoch ms), if known."""
+        `open_ms`: a time at which the shard was open (epoch ms), if known.
+        """
         if self.keeps_archive:
             self._archived.on_listed(shard, open_ms)
 
@@ -281,7 +285,8 @@ class ArchivingSink(CommittingSink):
 def batches_by_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
     """Return a list of batches for each file. A file has the batches of one shard, in order.
 
-    In an archive a new file begins if positions are missing between two batches."""
+    In an archive a new file begins if positions are missing between two batches.
+    """
     files: list[list[WaitingBatch]] = []
     newest: dict[str, list[WaitingBatch]] = {}
     for part in parts:

@@ -116,7 +116,7 @@ def _row_id(batch: RecordBatch, index: int) -> tuple[str, int]:
 
 
 KEPT_IF_USED = 0.25
-"""A buffer of which a window fills at most this part is released, because the stream has become quiet."""
+"""If a window fills at most this part of a buffer, the buffer is released, because the stream has become quiet."""
 
 
 @dataclass(slots=True)

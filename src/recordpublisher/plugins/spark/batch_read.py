@@ -182,7 +182,10 @@ def later_ranges(
     planned: frozenset[str],
     list_shards: Callable[[str], Sequence[Shard]],
 ) -> list[ShardRange]:
-    """Return the parts of the shards that are not in `planned` (by `Shard.key`). Call it when every record before the end can be read."""
+    """Return the parts to read of shards that were created after the plan, that is, of shards that are not in `planned` (by `Shard.key`).
+
+    Call it when every record before the end can be read.
+    """
     listed = [shard for stream in streams for shard in list_shards(stream)]
     return [ShardRange(shard, *positions.of(shard)) for shard in listed if shard.key not in planned]
 

@@ -127,7 +127,8 @@ class ParquetSink(FileSink):
     ) -> Mapping[str, Callable[[Path], None]]:
         """Return for each partition's folder a function that writes a file into it.
 
-        Records whose values do not fit into the columns are added to `rejected`."""
+        Records whose values do not fit into the columns are added to `rejected`.
+        """
         by_folder: dict[str, list[pa.RecordBatch]] = {}
         for part in contents:
             for rows in self._columns.rows([part], rejected) if isinstance(part, RecordBatch) else part:

@@ -1,6 +1,7 @@
 """Writes files into a hidden folder, and renames them when they are committed.
 
-Files are committed when an entry, the stored positions of a worker, names them."""
+Files are committed when an entry, the stored positions of a worker, names them.
+"""
 
 import asyncio
 import filecmp

@@ -1,6 +1,7 @@
 """Uploads hidden objects to S3, Google or Azure, and copies them to their final names when they are committed.
 
-Objects are committed when an entry, the stored positions of a worker, names them."""
+Objects are committed when an entry, the stored positions of a worker, names them.
+"""
 
 import asyncio
 import tempfile

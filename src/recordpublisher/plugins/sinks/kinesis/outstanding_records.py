@@ -134,7 +134,7 @@ class OutstandingRecords:
         return records, size
 
     def end_epoch(self) -> int:
-        """End the current epoch and begin the next. Return the epoch that ended."""
+        """End the current epoch (the records accepted since the last call), and return its number. Later records are in the next epoch."""
         ended, self.epoch = self.epoch, self.epoch + 1
         count = self.records - self._in_ended_epochs
         if count:

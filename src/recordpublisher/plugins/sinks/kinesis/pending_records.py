@@ -269,7 +269,8 @@ class FailedRecords:
     def take_untold_error(self) -> BaseException | None:
         """Return the error that ended the sink, if no caller has received it yet. Later calls return None.
 
-        With a callback always return None, because the callback has received the records."""
+        With a callback always return None, because the callback has received the records.
+        """
         if self.was_raised or self._callback is not None:
             return None
         self.was_raised = self.error is not None

@@ -70,7 +70,8 @@ Without this pause a server would be ready again after each record given up, bec
 REMEMBERED_SECONDS = 600.0
 """How long an outage is remembered after the service has responded to a probe, a call that writes nothing (seconds).
 
-If a put fails in this time, the outage counts from its first failure."""
+If a put fails in this time, the outage counts from its first failure.
+"""
 PROBE_RETRY = RetryPolicy(0, base_ms=1_000, max_ms=10_000, exponent=1.5, max_outage_ms=2**62)
 """Retries of the call that asks whether the service responds. They are slow, because an account has 20 such calls a second."""
 
@@ -135,7 +136,8 @@ class RecordSending:
         self._failed_at = -NEVER
         self._responded_at: float | None = None
         """When the service responded to a probe (seconds of the clock). There is a probe after failed puts of which no record is left. None
-        again when the next put has ended."""
+        again when the next put has ended.
+        """
         self._probing: asyncio.Task[None] | None = None
         self.taken_at = -NEVER
         """When a shard last took a record (seconds of the clock)."""
@@ -143,7 +145,8 @@ class RecordSending:
         """The error of the last call that failed."""
         self.retried_seconds = 0.0
         """How long the oldest record of the last failed call has failed (seconds). The outage may have lasted longer
-        (`failing_seconds`), if earlier records were given up."""
+        (`failing_seconds`), if earlier records were given up.
+        """
 
     async def open(self) -> None:
         """Read the stream's limits and shards, and start the tasks.

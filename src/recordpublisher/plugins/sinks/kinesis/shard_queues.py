@@ -405,7 +405,8 @@ class KeyOrder:
     def release_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
         """Remove and return the held records that may be sent now, because the records `done` are complete.
 
-        For each key of `done` this is the next held record or aggregate."""
+        For each key of `done` this is the next held record or aggregate.
+        """
         return [one for key in {one.partition_key for one in done} if (one := self._release_next(key)) is not None]
 
     def _release_next(self, key: str) -> PendingRecord | None:

@@ -187,7 +187,7 @@ class KinesisWriter:
         return self.why_refused(min(min_seconds, self._max_outage_seconds))
 
     def why_refused(self, min_seconds: float) -> str | None:
-        """Return in plain words for how long and why no put has succeeded, or None if a put has succeeded in the last `min_seconds`."""
+        """Return in plain words for how long and why no put succeeds, or None if that time is not longer than `min_seconds`."""
         failing = self._sending.refused_seconds
         if failing <= min_seconds:
             return None
@@ -279,13 +279,16 @@ class KinesisWriter:
         self._failures.raise_if_failed(known)
 
     def begin_flush(self) -> int:
-        """Send the queued records at once. Return the epoch of the records accepted so far. Raises: the error that ended the sink."""
+        """Send the queued records at once. Return the epoch of the records accepted so far, a number for `wait_until_flushed`.
+
+        Raises: the error that ended the sink.
+        """
         self._raise_if_ended()
         self._refuse_other_loop()
         return self._end_epoch()
 
     def end_write(self) -> int:
-        """End the current epoch and return its number. Unlike `begin_flush`, send no queued records now."""
+        """Return the epoch of the records accepted so far, a number for `is_flushed`. Unlike `begin_flush`, send no queued records now."""
         return self._outstanding.end_epoch()
 
     def outstanding_of(self, epoch: int) -> int:
@@ -297,7 +300,7 @@ class KinesisWriter:
         return self._outstanding.is_complete(epoch)
 
     async def wait_until_flushed(self, epoch: int, at_most_seconds: float | None = None) -> None:
-        """Return when the epoch is flushed, or after `at_most_seconds`.
+        """Return when all records of this and earlier epochs are acknowledged or given up, or after `at_most_seconds`.
 
         Raises: the error that ended the sink; SinkError if the sink was closed in the meantime without a complete flush.
         """

@@ -302,7 +302,7 @@ class RecordHandling:
             await self._call_with_list(await self._wait_for_permission(others), errors)
 
     async def _wait_for_permission(self, items: Sequence[UnhandledRecord]) -> list[UnhandledRecord]:
-        """Wait until the job may write. Return the items whose shards are still read here."""
+        """Wait until the job may write. Return the items whose shards this process still reads."""
         while True:
             left = [item for item in items if not item.batch.progress.is_revoked]
             if not left or self._context.may_write():
@@ -488,7 +488,7 @@ class RecordHandling:
         self.fail(SinkError(f"{item} cannot be handled after {attempts}: {reason}; {remedy}"), error)
 
     def continue_after_error(self) -> None:
-        """Let tasks continue after an error has ended the job, so that records that a handler has begun are handled before the end."""
+        """Let tasks continue after an error has ended the job. So the records that a handler has begun are handled before the end."""
         self._error, self._is_stopped, self._leaves_failed = None, False, True
         self._wake()
 
@@ -654,7 +654,7 @@ def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
 def _failed_items(items: Sequence[UnhandledRecord], returned: Any) -> list[UnhandledRecord]:
     """Return the items whose records, or their values, the handler has returned as failed.
 
-    Raises: SinkError if it has returned anything else.
+    Raises: SinkError if the handler has returned anything else.
     """
     if returned is None or (isinstance(returned, int) and not returned):  # a handler may also end with `return False`
         return []

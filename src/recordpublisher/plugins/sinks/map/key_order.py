@@ -23,7 +23,7 @@ RECORD_OBJECT_BYTES = 330
 
 
 RETRY_SECONDS = 5.0
-"""How long failed records of a released shard are handled again (seconds)."""
+"""How long failed records of a released shard are handled again (seconds). Then they are left to the shard's next reader."""
 
 
 class ReadyRecords:
@@ -110,7 +110,7 @@ class ReadyRecords:
                 self.finish(child)
 
     def remove_dropped(self) -> list[UnhandledRecord]:
-        """Remove the waiting records that are dropped, and return them."""
+        """Remove and return the waiting records that were dropped, because the next readers of their shards handle them."""
         dropped: list[UnhandledRecord] = []
         for queues in self._key_queues.values():
             for key_queue in queues.values():

@@ -47,7 +47,12 @@ IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record as a row: `values` by column, or the `reason` why it is rejected. `is_delete`: whether the row of its key is deleted."""
+    """One record as a row.
+
+    - `values`: the value of each column.
+    - `reason`: why the row is rejected, if it is.
+    - `is_delete`: whether the record deletes the row of its key.
+    """
 
     batch: RecordBatch
     index: int

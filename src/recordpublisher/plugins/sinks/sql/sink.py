@@ -347,7 +347,7 @@ class _Targeted(msgspec.Struct):
 
 
 def _target_of(entry: bytes) -> str:
-    """Return the target table that an entry of another job names; empty if the entry cannot be read."""
+    """Return the target table that another job has stored with its positions (its entry), or "" if the entry cannot be read."""
     try:
         return msgspec.json.decode(entry, type=_Targeted).target
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -183,7 +183,8 @@ class DeltaLakeTable(LakeTable):
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
         """Create the table, or compare its columns and partitions and add missing columns. Return the types of the rows' columns.
 
-        If `may_change` is False, nothing is created or added."""
+        If `may_change` is False, nothing is created or added.
+        """
         wanted = pa.schema([*schema, *partitions.derived_columns(schema)])
         wanted = Schema.from_arrow(pa.schema(map(_checked, wanted)))
         types = types_by_path(wanted.fields)
@@ -237,7 +238,8 @@ class DeltaLakeTable(LakeTable):
     def misfit(self, loaded: DeltaTable, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
         """Return why rows with these columns cannot be added; None if they can.
 
-        Delta itself does not compare columns, so rows would lose values."""
+        Delta itself does not compare columns, so rows would lose values.
+        """
         there = types_by_path(loaded.schema().fields)
         if list(partitions) != (names := loaded.metadata().partition_columns):
             return f"the table is partitioned by {', '.join(names) or 'nothing'} now"

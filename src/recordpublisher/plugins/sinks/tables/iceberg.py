@@ -192,7 +192,7 @@ class IcebergTable(LakeTable):
         return self._s3[region, needs_keys]
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
-        """Check rows against the limits of pyiceberg, which converts the statistics of Parquet into Python values.
+        """Check that pyiceberg can convert the Parquet statistics of these rows into Python values.
 
         Raises: ValueError if a partition's value is so long that Arrow leaves it out of the statistics, or if a time is outside of the
         years 1 to 9999 in UTC.
@@ -219,7 +219,8 @@ class IcebergTable(LakeTable):
     def live_files(self, loaded: Table) -> Mapping[str, bool]:
         """Return for the path of each file of the current snapshot whether rows of the file were deleted.
 
-        Raises: StateError if a file is outside of the table's folder."""
+        Raises: StateError if a file is outside of the table's folder.
+        """
         folder, found = f"{loaded.location().rstrip('/')}/", dict[str, bool]()
         for task in self._called(lambda _: list(loaded.scan().plan_files())):
             path = task.file.file_path

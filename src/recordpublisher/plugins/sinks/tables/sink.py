@@ -206,7 +206,7 @@ class TableSink(ArchivingSink):
         await asyncio.wrap_future(self._thread.submit(self._begin_in_thread, life))
 
     async def write(self, batch: RecordBatch) -> None:
-        """Add records, which are written to files together with later ones. Raises: SinkError if a file cannot be written."""
+        """Keep records until enough of them can be written to files together. Raises: SinkError if a file cannot be written."""
         if len(batch) == 0:
             return
         covered = self._archived.range_of(batch) if self.keeps_archive else None

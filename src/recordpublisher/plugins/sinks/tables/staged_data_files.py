@@ -178,7 +178,7 @@ class OpenFiles:
         return rejected
 
     def drop(self, shards: Collection[str]) -> None:
-        """Drop the files of these shards, and delete those that are open."""
+        """Leave the files of these shards out of the next stage. Delete the files that are still open."""
         for key, file in list(self._open.items()):
             if file.shard in shards:
                 del self._open[key]
