@@ -179,7 +179,7 @@ def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
 class WorkerFailedError(RecordPublisherError):
     """A worker failed (it has logged the error itself) or was killed.
 
-    - `code`: the worker's exit code, or -9 if signal 9 killed the worker.
+    - `code`: the worker's exit code, or the negative number of the signal that killed the worker.
     - `exit_code`: the exit code of the job.
     """
 

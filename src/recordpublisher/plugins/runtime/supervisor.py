@@ -264,8 +264,8 @@ def _metrics_exporters(properties: Properties, number: int, metrics_folder: Path
 def _freeze_heap() -> None:
     """Exclude all objects that exist now from garbage collections.
 
-    Imported modules have hundreds of thousands of objects (pyarrow also imports pandas). Scanning them again and again took a fifth of the
-    CPU time of a job that decodes JSON into dataclasses and writes Parquet files.
+    Imported modules have hundreds of thousands of objects. Scanning them again and again took a fifth of the CPU time of a job that decodes
+    JSON and writes Parquet files.
     """
     gc.collect()
     gc.freeze()
@@ -318,8 +318,8 @@ async def _reader_of(descriptor: int) -> asyncio.StreamReader:
 def properties_of_group(properties: Properties) -> Iterator[Properties]:
     """Yield the properties with which several processes run the job and share its shards as a group.
 
-    If the job stores no positions, the leases are in a temporary folder. The folder is deleted at the end. Processes that read a queue need
-    no group, so their properties stay as they are.
+    If the job stores no positions, the leases are in a temporary folder, which is deleted at the end. The properties of a job that reads a
+    queue stay as they are.
 
     Raises: ConfigurationError if the sink is not registered.
     """

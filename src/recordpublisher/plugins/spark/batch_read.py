@@ -421,9 +421,9 @@ _POSITIONS = (INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT, STA
 
 
 def _without_positions(properties: Properties) -> Properties:
-    """Return the properties without the start and the end of the read, on which neither the reader nor the columns depend.
+    """Return the properties without the start and the end of the read.
 
-    An application may read another part of a stream every minute. All these reads share one reader, with its clients and connections.
+    The reader does not depend on these two. So an application that reads another part of a stream every minute uses one reader.
     """
     return properties.merged(dict.fromkeys((each.key for each in _POSITIONS), None))
 
@@ -465,9 +465,9 @@ LISTING_SECONDS = 10.0
 
 
 def shard_lists(reader: BoundedReader) -> Callable[[str], Sequence[Shard]]:
-    """Return a function that lists the shards of a stream. The returned function may be called only in the thread that runs Spark's tasks.
+    """Return a function that lists the shards of a stream. Call that function only in the thread that runs Spark's tasks.
 
-    It raises: TransientError if the call takes too long, and the errors of `BoundedReader.list_shards`.
+    The function raises TransientError if the call takes too long, and the errors of `BoundedReader.list_shards`.
     """
 
     async def listed(stream: str) -> Sequence[Shard]:

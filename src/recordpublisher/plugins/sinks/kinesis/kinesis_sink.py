@@ -261,7 +261,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         return self._writer.has_room()
 
     async def write(self, batch: RecordBatch) -> None:
-        """Put the records of a job's batch with their keys, in order. The job's policy applies to a record that cannot be put."""
+        """Put the records of a job's batch with their keys, in order."""
         rejected: list[tuple[RecordBatch, str]] = []
 
         def reject(index: int, reason: str) -> None:
@@ -282,7 +282,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         await self._reject_failed()
 
     async def _reject_failed(self) -> None:
-        """Write dead letters of the records that could not be put so far, and return when all of them are durable."""
+        """Write a dead letter for each record that could not be put so far. Return when all of them are durable."""
         async with self._rejecting:
             failed = self._failed[:]
             rejected = [

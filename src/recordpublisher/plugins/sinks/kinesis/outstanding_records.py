@@ -318,7 +318,7 @@ class RecordLimit:
         return found
 
     async def read_after(self, given_at: float) -> None:
-        """Read the limit if the last read was not after `given_at`, the time when a record was given (seconds of the clock).
+        """Read the limit, if the last read was not after `given_at` (seconds of the clock), the time of the `put` of a record.
 
         Wait first if the last read is less than `SECONDS_BETWEEN_LIMIT_READS` ago.
 

@@ -156,7 +156,7 @@ class AwaitedRecords:
 
     def __init__(self) -> None:
         self._futures: dict[int, asyncio.Future[None]] = {}
-        """The calls that wait, each by the `id` of its record, which the call keeps alive."""
+        """The futures of the calls that wait, by the `id` of their records. A call keeps its record alive."""
 
     def __bool__(self) -> bool:
         """Return whether any call waits."""

@@ -290,7 +290,7 @@ class _SinkThread:
     def reasons_not_ready(self) -> list[str]:
         """Return why the sink is not ready. If it could not be opened, or its stream was deleted, try to open it again.
 
-        The next `put` would do that too, but a process that is not ready may get no requests, and then puts nothing.
+        The next `put` would also try that. But a process that is not ready may get no requests to put.
         """
         sink, opening = self.sink, self._opening
         if opening is None or self._is_usable():

@@ -179,7 +179,7 @@ def take_next_request(
 ) -> PutRequest | float:
     """Remove the records of a call that is due now from the queues, and return them. If no call is due, return the time of the next check.
 
-    A call is due when it can be filled, or when a record has waited for the linger (see `TargetShardQueue`).
+    A call is due when it can be filled, or when a record has waited long enough (the linger).
     """
     ready, check_at = _ready(queues, now)
     if not ready:

@@ -267,7 +267,7 @@ class RecordSending:
             self._wake_for_full_call()
 
     def enqueue_all(self, records: Sequence[PendingRecord]) -> None:
-        """Queue many records at once, which costs a fraction of `enqueue`. With PER_KEY each record is queued by itself."""
+        """Queue many records, at a fraction of the cost of `enqueue`. With PER_KEY each record is queued by itself."""
         if self._order is not None:
             for record in records:
                 self.enqueue(record)
@@ -467,8 +467,8 @@ class RecordSending:
     ) -> tuple[list[PendingRecord], list[PendingRecord]]:
         """Count a shard's outage for the records that wait behind a failing call. Remove and return the records that have waited too long.
 
-        The first list has records from the queue, the second has records that were held for the order of their key. Otherwise the time of a
-        waiting record would begin only after the retries of all records before it.
+        The first list has records from the queue, the second has records that were held for the order of their key. Without this method a
+        waiting record would begin its retries only after all records before it have used up theirs.
         """
         queue, policy = batch.queue, self._settings.retries
         if queue.consecutive_failures < OUTAGE_CALLS or policy.max_outage_ms is None or self._failures.ends_sink:

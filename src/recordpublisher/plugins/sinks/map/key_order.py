@@ -97,7 +97,7 @@ class ReadyRecords:
             first.key_queue.waiting = deque((*others, *(first.key_queue.waiting or ())))
 
     def finish(self, key_queue: KeyQueue | None) -> None:
-        """Make the next record of this key ready, because the records that were taken from its queue are finished. None: do nothing."""
+        """Make the next record of a key ready, because the records taken from its queue are finished. Without a queue do nothing."""
         if key_queue is None:
             return
         if key_queue.waiting:

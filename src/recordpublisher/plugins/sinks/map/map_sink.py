@@ -144,7 +144,7 @@ class MapSink(Sink[V]):
         self._handling = RecordHandling(self._handler, settings, self._positions, self._clock)
 
     def for_dead_letters(self) -> MapSink[V]:
-        """Return a sink with the same handler and settings, which rejects failed records and handles records of any age."""
+        """Return a sink for dead letters with the same handler and settings. It rejects failed records, and handles records of any age."""
         settings = replace(self._settings, max_age=None, on_failure=OnBadRecord.DEAD_LETTER)
         sink: MapSink[V] = MapSink.__new__(MapSink)
         sink._set_up(self._given_handler, settings, self._clock)
@@ -171,11 +171,11 @@ class MapSink(Sink[V]):
         self._handling.open(context)
 
     def has_room(self) -> bool:
-        """Return whether `write` would not wait: fewer than `max_bytes` are not handled, or a record has failed the job."""
+        """Return whether `write` would not wait: unhandled records have less than `max_bytes`, or a record has failed the job."""
         return self._handling.has_room()
 
     async def write(self, batch: RecordBatch) -> None:
-        """Queue the records of a batch for the handler. Wait while `max_bytes` are not handled.
+        """Queue the records of a batch for the handler. Wait while unhandled records have `max_bytes` or more.
 
         Raises: SinkError if a record has failed the job.
         """

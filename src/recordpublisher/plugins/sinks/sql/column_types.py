@@ -1,4 +1,4 @@
-"""The columns for the fields of values, chosen from their type or from JSON objects, and the conversion of values to their types."""
+"""Chooses a column type for each field of values, from a class or from JSON objects, and converts values to column types."""
 
 import json
 import math

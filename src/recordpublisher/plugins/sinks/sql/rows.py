@@ -1,4 +1,4 @@
-"""Turns batches into rows: fields of a value fill the columns of their name, metadata fills others, converted to the columns' types."""
+"""Turns batches into rows. Fields of a value fill the columns of the same names, metadata fills other columns."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -89,7 +89,7 @@ class SqlSink(CommittingSink):
         self._buffer.open(context, await self._database.transaction(first_target), later_target)
 
     def entries(self) -> ConditionalStore:
-        """Return the store of the entries, which is in the same database as the rows."""
+        """Return the store of the workers' positions (entries), which is in the same database as the rows."""
         return self._entries
 
     def target(self) -> str:
@@ -119,11 +119,11 @@ class SqlSink(CommittingSink):
         self._buffer.add(batch)
 
     def has_room(self) -> bool:
-        """Return whether less than twice `flink.sink.buffer.bytes` wait."""
+        """Return whether less than twice `flink.sink.buffer.bytes` waits for a checkpoint."""
         return self._buffer.has_room()
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Drop the waiting batches of these shards, because another process reads these records again."""
+        """Drop the waiting batches of these shards, because another process reads the shards now."""
         self._buffer.drop(shards)
 
     async def close(self) -> None:
@@ -138,7 +138,7 @@ class SqlSink(CommittingSink):
         self._database.name_session(self._session_name(life))
 
     async def stage(self, number: CommitNumber) -> Staged | None:
-        """Turn the waiting batches into rows, which stay in memory until their entry is written.
+        """Turn the waiting batches into rows. The rows stay in memory until `commit` inserts them.
 
         Raises: SinkError if a row is rejected, unless the job skips bad rows or writes them as dead letters; RetriesExhaustedError if
         the database cannot be reached.
@@ -180,7 +180,7 @@ class SqlSink(CommittingSink):
         """Do nothing, because staged rows are only in the memory of a process."""
 
     async def end_life(self, life: str) -> None:
-        """End the database session of the worker's run `life`, because a process that was suspended in a commit would keep its locks."""
+        """End the database session of the worker's run `life`. A process that was suspended in a commit would keep its locks."""
         name = self._session_name(life)
         await self._database.transaction(lambda connection: end_sessions(connection, name))
 
@@ -330,7 +330,7 @@ class RowBuffer:
 
 
 def _refuse_earlier_positions(connection: Connection, job: str) -> None:
-    """Check that no earlier version has left positions of the job. Raises: StateError, which says how to transfer such positions."""
+    """Check that no earlier version has left positions of the job. Raises: StateError if there are some. It says how to transfer them."""
     for table in filter(inspect(connection).has_table, EARLIER_TABLES):
         found = text(f"SELECT count(*) FROM {table} WHERE job = :job AND snapshot IS NOT NULL")
         if connection.scalar(found, {"job": job}):

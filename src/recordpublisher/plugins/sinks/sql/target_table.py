@@ -80,8 +80,11 @@ class TargetTable:
     ) -> None:
         """Find the table or create it. `first`: records whose fields are columns of a new table, if the values have no type.
 
-        Raises: ConfigurationError if the table has no columns, if its schema does not exist, if a field needs a column that cannot be
-        added, or if `latest` is given and the table has no unique index of the key.
+        Raises: ConfigurationError in these cases:
+
+        - The table has no columns, or its schema does not exist.
+        - A field needs a column that cannot be added.
+        - `latest` is given, and the table has no unique index of the key.
         """
         self._name, self._columns, self._latest = name, columns, latest
         self._fields_of_type = columns_of_type(value_type)
@@ -145,7 +148,7 @@ class TargetTable:
         self._describe(connection)
 
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
-        """Insert all rows, or with a key, write the newest row of each key.
+        """Insert all rows. In a table with a key, write the newest row of each key instead.
 
         Raises: RejectedRowsError, which has the rows, if the database rejects rows; SinkError if the table was changed while the job ran.
         """
@@ -288,9 +291,9 @@ def has_unknown_key(
     latest: LatestByKey | None,
     first: Sequence[RecordBatch] = (),
 ) -> bool:
-    """Return whether the table cannot be created yet, because only records of JSON show the type of its key.
+    """Return whether the table cannot be created yet, because the type of a key column is not known.
 
-    `first`: the first records, which may still lack a field of the key.
+    `first`: the first records. If values have no type, the fields of these records show the types of the key columns.
     """
     if latest is None or columns == "RECORD" or find_table(connection, name) is not None:
         return False

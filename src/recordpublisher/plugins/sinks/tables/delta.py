@@ -160,7 +160,7 @@ class DeltaLakeTable(LakeTable):
         return None
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
-        """Remember whether a row has NaN, because the log must then get no least and greatest values (see the class)."""
+        """Remember whether a row has NaN. If so, the log gets no least and greatest values from then on."""
         floats = (column for column in rows.columns if pa.types.is_floating(column.type))
         self._has_nan = self._has_nan or any(pc.any(pc.is_nan(column)).as_py() for column in floats)
 
@@ -264,7 +264,7 @@ class DeltaLakeTable(LakeTable):
         return self.load()
 
     def _new_columns(self, wanted: Schema, table: DeltaTable) -> list[Any]:
-        """Return the columns to add, or to extend: deltalake merges new fields of an object into an existing column.
+        """Return the columns to add, and the columns of objects to extend with new fields.
 
         Raises: ConfigurationError if a column has another type, or is missing and must not be added.
         """

@@ -292,7 +292,7 @@ class TableSink(ArchivingSink):
         return await self._with_table(found)
 
     async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Store in the table that these writers must not publish any further commit, and return the commits that were not published.
+        """Store in the table that these writers must not publish any further commit. Return the commits that were not published.
 
         If a process publishes at the same time, either the table refuses its commit, or it was faster and its commit is not returned.
         """
@@ -324,7 +324,7 @@ class TableSink(ArchivingSink):
             await self._with_table(lambda: self._table.folder().delete(marks))
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete the unpublished files of runs that have ended, except those in `kept`.
+        """Delete the unpublished files of worker runs that have ended, except those in `kept`.
 
         Raises: StoreUnavailableError if the table cannot be reached.
         """
