@@ -112,10 +112,9 @@ class ArchivedShards:
         return FileRange(f"{AT}-{first}" if after == AT else after, through)
 
     def left_out_range(self, shard: Shard, position: SequenceNumber) -> FileRange | None:
-        """Return the range between the end of the shard's last range and `position`. None of its records can be written.
+        """Return the range from the end of the shard's last range to `position`. Nothing was written for this range.
 
-        Return None if the end of the last range is not known. A restart begins the next range at `position`. So without an empty file for
-        this range, its records would count as missing.
+        Return None if the end of the last range is not known. Without an empty file for this range, its records would count as missing.
         """
         through = position_text(position)
         _check_names(shard, through)
@@ -267,9 +266,7 @@ class ArchivingSink(CommittingSink):
             self._archived.on_started(shard, start, follows_parents)
 
     def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
-        """Let the next commit store that the shard's records up to `position` cannot be written, if the sink writes an archive.
-
-        The commit extends the range of a file with records, or stores a range without records.
+        """Let the next commit store, in an archive, that the job read up to `position` and found nothing to write.
 
         Raises: SinkError if the position cannot be a part of a file name.
         """

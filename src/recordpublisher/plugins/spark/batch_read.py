@@ -182,7 +182,7 @@ def later_ranges(
     planned: frozenset[str],
     list_shards: Callable[[str], Sequence[Shard]],
 ) -> list[ShardRange]:
-    """Return the parts to read of shards that were created after the plan, that is, of shards that are not in `planned` (by `Shard.key`).
+    """Return the parts to read of shards that were created after the plan, and are therefore not in `planned` (by `Shard.key`).
 
     Call it when every record before the end can be read.
     """

@@ -1,7 +1,4 @@
-"""Writes files into a hidden folder, and renames them when they are committed.
-
-Files are committed when an entry, the stored positions of a worker, names them.
-"""
+"""Writes files into a hidden folder, and renames them when a worker's stored positions (its entry) name them."""
 
 import asyncio
 import filecmp

@@ -1,7 +1,4 @@
-"""Uploads hidden objects to S3, Google or Azure, and copies them to their final names when they are committed.
-
-Objects are committed when an entry, the stored positions of a worker, names them.
-"""
+"""Uploads hidden objects to S3, Google or Azure, and gives them their final names when a worker's stored positions name them."""
 
 import asyncio
 import tempfile

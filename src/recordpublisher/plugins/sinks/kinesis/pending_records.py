@@ -261,7 +261,7 @@ class FailedRecords:
         return self._fails_on_error and not self.continues
 
     def raise_if_ended(self) -> None:
-        """Raise the error that ended the sink, if any. Errors of PutRecords calls reach the caller here (FLINK-9374)."""
+        """Raise the error that ended the sink, if any. Errors of PutRecords calls reach the caller here."""
         if self.error is not None:
             self.was_raised = True
             raise self.error
@@ -279,8 +279,8 @@ class FailedRecords:
     def raise_if_failed(self, known: int | None = None) -> None:
         """Raise the error that ended the sink, or else an error about the records that were given up and not reported yet.
 
-        - `known`: the number of records that were given up before the caller (a flush) began. If it is set, all records given up since
-          then are reported, even if another call has reported them.
+        - `known`: the number of records given up before a flush began. If it is set, all records given up since then are reported, even
+          if another call has reported them.
         """
         self.raise_if_ended()
         count = self._given_up - (self.known if known is None else known)

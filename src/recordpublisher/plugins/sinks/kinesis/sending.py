@@ -135,8 +135,7 @@ class RecordSending:
         self._failing_since: float | None = None
         self._failed_at = -NEVER
         self._responded_at: float | None = None
-        """When the service responded to a probe (seconds of the clock). There is a probe after failed puts of which no record is left. None
-        again when the next put has ended.
+        """When the service responded to `_probe` (seconds of the clock). None again when the next put has ended.
         """
         self._probing: asyncio.Task[None] | None = None
         self.taken_at = -NEVER
@@ -445,8 +444,8 @@ class RecordSending:
     async def _probe(self) -> None:
         """Call the service until it responds. Used after failed puts of which no record is left.
 
-        A server that is not ready may get no requests. Then no put would show that the outage has ended. Puts may still fail after the
-        service has responded. Therefore the outage is remembered: if a put fails again, the server is not ready at once.
+        A server that is not ready may get no requests, and then no put would show that the outage has ended. If a put fails after the
+        response, the server is not ready at once.
         """
         while self._failing and self._responded_at is None and self._failures.error is None:
             await asyncio.sleep(READY_AFTER_SECONDS * random.uniform(1.0, 1.2))  # noqa: S311 - jitter

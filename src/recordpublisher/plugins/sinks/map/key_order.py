@@ -110,7 +110,7 @@ class ReadyRecords:
                 self.finish(child)
 
     def remove_dropped(self) -> list[UnhandledRecord]:
-        """Remove and return the waiting records that were dropped, because the next readers of their shards handle them."""
+        """Remove and return the waiting records that were dropped (left to the next readers of their shards)."""
         dropped: list[UnhandledRecord] = []
         for queues in self._key_queues.values():
             for key_queue in queues.values():
