@@ -16,7 +16,7 @@ class JobProgress:
     - `lag_ms`: age of the oldest unfinished record, in the shard that is furthest behind (ms); None if not known.
     - `unfinished`: number of records that were read and that the sink has not finished; None if not known.
     - `left`: number of records that the sink has dropped, and that the next start reads again.
-    - `unread_ms`: for how long the job has not read one of its shards (ms); None if it reads every shard.
+    - `unread_ms`: how long the job has not read one of its shards (ms); None if it reads every shard.
     - `read_failure`: why the job does not read that shard, if known.
     """
 

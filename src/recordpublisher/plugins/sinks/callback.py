@@ -21,7 +21,7 @@ class CallbackSink(Sink):
 
     A batch is finished when the function returns; an exception ends the job. Calls never overlap.
 
-    - `function`: if it is None, the property `flink.sink.callback.function` names the function to import.
+    - `function`: the function; None to import the function that `flink.sink.callback.function` names.
 
     Raises: ConfigurationError if there is no function, if its import fails, or if it is a generator.
     """

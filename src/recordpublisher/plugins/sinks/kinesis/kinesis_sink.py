@@ -95,8 +95,8 @@ class KinesisSink(OnlyAsyncWith, Sink):
         """Whether a record that cannot be put becomes a dead letter of the job."""
         self._rejecting = asyncio.Lock()
         self._is_of_program = False
-        """Whether a job could not open the sink because a program has opened it. The job still calls `close` once. That call does nothing,
-        so the program can go on using the sink.
+        """Whether a job could not open the sink because a program has opened it. The job still calls `close` once. That call must not end
+        the program's use of the sink.
         """
 
     async def __aenter__(self) -> Self:

@@ -214,7 +214,7 @@ class MapSink(Sink[V]):
         return self._positions.handled_state(checkpoint.state)
 
     def may_flush_after_error(self) -> bool:
-        """Return True: the sink knows which records are handled, and the job may store their positions even after an error.
+        """Return True. The sink knows which records are handled, so the job may store their positions even after an error.
 
         Call this once. A record that fails after the call is left to the next start.
         """
