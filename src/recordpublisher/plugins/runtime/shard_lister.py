@@ -284,7 +284,8 @@ class ShardLister:
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call to the service, with retries, and return its result.
 
-        Until a call has succeeded, there are only a few retries if the endpoint may be mistyped, for example because DNS does not know it.
+        Until a call has succeeded, there are only a few retries if a property limits their number, or if the endpoint may be mistyped (DNS
+        does not know it, for example).
         """
         policy = self._policy if self._has_succeeded else self._first_policy
         try:

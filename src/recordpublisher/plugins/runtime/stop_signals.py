@@ -94,7 +94,7 @@ async def tell_what_drains(
     - `hung_publishers`: returns the publishers that have not ended although they were cancelled.
     - `began`: an event that is set when the drain begins; None if it has begun.
     - `error`: returns the error that ends the job, if it has failed.
-    - `checkpoints`: how old the last checkpoint is. `state_place`: the place where positions are stored.
+    - `checkpoints`: knows for how many records no checkpoint is stored. `state_place`: the place where positions are stored.
     """
     if began is not None:
         await began.wait()

@@ -132,12 +132,12 @@ class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typ
 
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000
-"""When the end is this old by the service's clock, all records before the end can be read (ms).
+"""When the service's clock has passed the end of a read by this time, all records before the end can be read (ms).
 
 A record may become readable a moment after its arrival.
 """
 LONGEST_WAIT_MS = 10_000
-"""How long to wait for an end that the service's clock has not passed, such as NOW if the driver's clock is ahead (ms)."""
+"""Longest time to wait until the service's clock has passed the end of a read (ms). The end NOW is later if the driver's clock is ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def shard_ranges(
     service: KinesisService,
     accepts_loss: bool,
 ) -> tuple[list[ShardRange], float]:
-    """Return the parts to read, and after how many seconds every record before the end can be read.
+    """Return the parts of shards to read, and after how many seconds every record before the end can be read.
 
     All reads after that time find the same records, because later records are after the end. Until that time, shards with records before
     the end may still be created (`later_ranges`).

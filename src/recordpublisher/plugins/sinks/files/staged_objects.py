@@ -64,7 +64,8 @@ class StagedObjects:
         """Upload the files as hidden objects. Return the hidden path and the name of each file, and the bytes of all files.
 
         The hidden paths contain `life`, the name of this run of the worker, and `number`, the number of the commit.
-        Raises: StateError if a file cannot be written to the local disk or uploaded; StoreUnavailableError if a retry may help.
+        Raises: StoreUnavailableError if an upload fails and may succeed later; StateError if a file cannot be written to the local disk,
+        or can never be uploaded.
         """
         sizes: list[int] = []
         staged = [(f"{_STAGED}{life}/{number}-{index}", name) for index, name in enumerate(files)]

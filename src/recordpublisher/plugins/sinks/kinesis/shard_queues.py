@@ -163,7 +163,7 @@ class TargetShardQueue:
         self._burst_limit_seconds = self.rate.fraction * BURST_SECONDS
         """One call sends as much as the shard takes in this time at its rate limit."""
         self.waiting_since = 0.0
-        """When the oldest queued record began to linger."""
+        """Since when the oldest queued record waits for later records (seconds of the clock)."""
         self.consecutive_failures = 0
         """Number of calls in a row of which the shard took no record."""
 

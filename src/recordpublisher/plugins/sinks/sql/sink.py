@@ -308,7 +308,7 @@ class RowBuffer:
             staged.pop(each, None)
 
     def has_staged(self, number: CommitNumber) -> bool:
-        """Return whether rows of this number wait for `insert`."""
+        """Return whether rows that were staged under this number wait for `insert`."""
         return number in self._staged
 
     def _keep(self, batches: list[RecordBatch]) -> None:

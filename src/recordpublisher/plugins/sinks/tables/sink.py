@@ -356,7 +356,7 @@ class TableSink(ArchivingSink):
         return [*await self._list_staged(kept), *uploads]
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete the files of these leftovers, then their marks (see the class)."""
+        """Delete the files of these leftovers, then the empty files that mark them as unpublished."""
         if self._uploads is not None:
             await self._uploads.abort(leftovers)
         if stages := [left for left in leftovers if left.upload is None]:  # Without stages the table may not exist yet.
@@ -543,10 +543,10 @@ class TableSink(ArchivingSink):
             self._retired -= retired
 
     def _is_known_as_published(self, folder: TableFolder, staged: Staged) -> bool:
-        """Return whether a commit was published although the table does not have its number. A missing mark shows that.
+        """Return whether a commit was published although the table does not have its number. Publishing deletes the mark of a commit.
 
-        A missing mark counts only if the table drops old numbers. In other tables the number alone decides, because a removal of orphan
-        files may have deleted the mark.
+        So a missing mark shows that, but only if the table drops old numbers. In other tables the number alone decides, because a removal
+        of orphan files may have deleted the mark.
         """
         content = staged_data_files(staged)  # A stage without files has no mark.
         return self._table.numbers_expire and bool(content.files) and folder.size(content.mark_path) is None

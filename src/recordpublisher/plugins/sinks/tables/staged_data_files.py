@@ -34,7 +34,7 @@ DescribeFile = Callable[[Any], str | None]
 
 
 class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The files of one stage.
+    """The files that one call of `stage` has ended.
 
     - `life`: the name of the run of a worker that wrote them.
     - `positions`: how far each shard was read, for people to read.
