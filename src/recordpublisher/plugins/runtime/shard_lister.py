@@ -44,8 +44,8 @@ from recordpublisher.publishers.user_code import describe_error
 class ShardLister:
     """Lists the shards of the job's streams: from the publisher if it lists them itself, else from Kinesis.
 
-    It uses the client of the publisher's factory, because a second client costs 10 MB, 0.1 s and a request for credentials. If
-    there is no such client, the lister owns one: the argument `client`, or a client that it opens at the first call.
+    It uses the client of the publisher's factory, because a second client costs 10 MB and 0.1 s. If there is none, the lister owns a
+    client: the argument `client`, or one that it opens at the first call.
     """
 
     def __init__(

@@ -129,8 +129,8 @@ class _Buffer:
 class ReusedMemory:
     """Owns buffers for the payloads of a window. The next window uses them again. Buffers that a window has hardly used are released.
 
-    Without them, the C library would return the memory of each window to the system. To get it back takes 0.2 to 0.8 us for a record of
-    1 KiB (measured), which is more than decoding its base64.
+    Without them, the C library would return the memory of each window to the system. To get it back takes longer than to decode the base64
+    of the payloads.
     """
 
     def __init__(self) -> None:

@@ -248,7 +248,7 @@ class FailedRecords:
     def begin(self, on_failed: Callable[[], None] | None, *, continues: bool) -> None:
         """Set what a failure does, and forget the error that ended an earlier use of the sink. Called before records are accepted.
 
-        - `on_failed`: called when an error has ended the sink, so that the job need not wait for its next call of the sink.
+        - `on_failed`: called when an error has ended the sink.
         - `continues`: whether the sink continues after it has given up a record, as outside of a job.
         """
         self._on_failed, self.continues = on_failed, continues

@@ -50,9 +50,7 @@ RECORDS_PER_YIELD = 500
 class KinesisWriter:
     """Accepts records for one stream. Records that are not acknowledged are bounded in number and bytes.
 
-    `put` and `put_all` check a record, wait for room and count it. `RecordSending` (`sending.py`) brings the record to the stream. When its
-    result has arrived, `OutstandingRecords` (`outstanding_records.py`) counts the record as complete, and `_wake_waiters` wakes waiting
-    flushes and writes.
+    `put` and `put_all` check a record, wait for room and count it. `RecordSending` (`sending.py`) brings the record to the stream.
 
     Everything runs on one event loop; any number of its tasks may call `put` and `flush`.
     """

@@ -71,8 +71,6 @@ class RecordHandling:
 
     The sink waits with `wait_for_room`, `wait_until_handled` and `report`. These also report rejected records, and the error that ends the
     job.
-
-    `HandledPositions` keeps the positions of the shards.
     """
 
     def __init__(
