@@ -53,7 +53,7 @@ class NewestRecords:
         There is at most one row for each key. A row is rejected if its sequence number is not a number, or if another stream has its key.
 
         The newest record of a key is written each time it arrives, so that a table that was emptied by hand is filled again. Until the
-        transaction ends, other workers that write the same keys wait.
+        transaction ends, other workers that write the same keys wait. All workers lock keys in the same order, to prevent deadlocks.
         """
         found: dict[tuple[str, str], tuple[str, Row]] = {}
         rejected: list[Row] = []
