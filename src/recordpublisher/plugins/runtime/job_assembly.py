@@ -1,4 +1,4 @@
-"""Builds the parts of a job from its arguments and properties: the only place that wires the layers together.
+"""Builds the parts of a job from its arguments and properties. Only this module connects the layers of the package.
 
 `build_job` builds a job that reads shards, and `build_queue_job` a job that reads a queue.
 """
@@ -91,9 +91,9 @@ def build_job(
     on_alarm: AlarmListener | None,
     clock: Clock,
 ) -> JobParts:
-    """Check the arguments (the same as `DataFetcher` has) and build the parts. Nothing is opened.
+    """Check the arguments, which are those of `DataFetcher`, and return the parts of the job. Nothing is opened.
 
-    Raises: ConfigurationError if a setting is invalid; StateError if a snapshot cannot be read.
+    Raises: ConfigurationError if a setting is invalid; StateError if a snapshot in `restore` cannot be read.
     """
     notice_unawaited_calls()
     snapshots = checked_snapshots(restore)
@@ -199,9 +199,9 @@ def _retention_check(factory: RecordPublisherFactory, lister: ShardLister, clock
 def _alone_worker(
     given: Properties, sink: Sink, store: ConditionalStore | None, streams: StreamList, clock: Clock
 ) -> AloneWorker | None:
-    """Return the worker of a job that runs alone, or None if the job stores no positions, or if the sink itself does.
+    """Return the worker of a job that runs without a group, or None if the job has no store for positions.
 
-    Raises: ConfigurationError if the sink is a `CommittingSink` and there is no store for positions.
+    That store is `store`, or else the one of the sink. Raises: ConfigurationError if a `CommittingSink` has neither.
     """
     entries = entry_store_of(sink)
     if (place := store or entries) is None:
@@ -253,7 +253,7 @@ def build_queue_job(
 ) -> QueueJob:
     """Build the parts of a job that reads a queue. Nothing is opened.
 
-    - `refused`: arguments that need positions; they must be None or empty.
+    - `refused`: arguments of a job with positions. They must be None or empty here.
 
     Raises: ConfigurationError if a setting is invalid, or needs positions.
     """
@@ -279,7 +279,7 @@ def build_queue_job(
 
 
 def _check_without_positions(properties: Properties, **arguments: object) -> None:
-    """Check that no property or argument is given that the job of a queue cannot have. Raises: ConfigurationError if one is given."""
+    """Check that a job that reads a queue has no setting that needs positions. Raises: ConfigurationError if it has one."""
     for declared, reason in _REFUSED.items():
         if (value := properties.value(declared)) is not None:
             raise ConfigurationError(declared.key, value, reason=reason)

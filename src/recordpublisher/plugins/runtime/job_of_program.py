@@ -47,7 +47,7 @@ async def run_python_job(
     """Run the job that the program `job` (module:name) makes, as `run_process` runs the job of a properties file.
 
     - `given`: properties that take precedence over the job's own.
-    - `change`: a function that changes the properties after that.
+    - `change`: a function that returns changed properties. It is called after `given` was applied.
 
     Raises: the errors of `run_process` and of the program; ConfigurationError if a property in `given` cannot have an effect.
     """
@@ -60,9 +60,9 @@ async def run_python_job(
 
 
 def _refuse_without_effect(fetcher: DataFetcher, given: Properties) -> None:
-    """Check that a command gives no setting of the sink or the deserializer if the program has made it, with settings of its own.
+    """Check that each property in `given` can have an effect. A sink or deserializer that the program has made ignores properties.
 
-    Raises: ConfigurationError if it does.
+    Raises: ConfigurationError if a property in `given` is for such a sink or deserializer.
     """
     formats = tuple(each.key for each in (SCHEMA, AVRO_SCHEMA, GLUE_ENDPOINT, PROTOBUF_MESSAGE, PROTOBUF_DESCRIPTOR))
     choice: Property[Any]
@@ -81,13 +81,13 @@ def _refuse_without_effect(fetcher: DataFetcher, given: Properties) -> None:
 def describe_program(
     job: str, given: Mapping[str, str]
 ) -> tuple[Properties, DeserializerArgument[Any] | None, Sink | None]:
-    """Return the properties of the job's fetcher, for a command that describes the job.
+    """Return the properties, the deserializer and the sink of the job's fetcher, for a command that describes the job.
 
-    Return also the deserializer and the sink, each of them if the program gave an object.
+    The deserializer or the sink is None if the program has not given it as an object.
 
     - `given`: properties that take precedence over the job's own.
 
-    Raises: the errors of `run_python_job`.
+    Raises: the errors of `fetcher_from_program`.
     """
 
     async def made() -> tuple[Properties, DeserializerArgument[Any] | None, Sink | None]:
@@ -99,7 +99,7 @@ def describe_program(
 
 @asynccontextmanager
 async def fetcher_of_program(job: str, given: Mapping[str, str]) -> AsyncIterator[DataFetcher]:
-    """Yield the job's fetcher for a command that runs next to the job. It registers no consumer of enhanced fan-out.
+    """Yield the job's fetcher for a command that runs next to the job. The fetcher registers no consumer of enhanced fan-out.
 
     Raises: the errors of `fetcher_from_program`.
     """
@@ -114,11 +114,11 @@ async def fetcher_of_program(job: str, given: Mapping[str, str]) -> AsyncIterato
 
 @asynccontextmanager
 async def fetcher_from_program(job: str) -> AsyncIterator[DataFetcher]:
-    """Yield the fetcher that the program makes, not opened.
+    """Yield the fetcher that the program `job` (module:name) makes. The fetcher is not opened.
 
-    Resources that the program's function has opened around its `yield` are closed at the end.
+    If the program is a function with a `yield`, its resources are closed at the end.
 
-    Raises: ConfigurationError if the name does not lead to a DataFetcher, or if the function cannot be called.
+    Raises: ConfigurationError if `job` does not lead to a DataFetcher, or if the function cannot be called.
     """
     made = imported(job, "JOB", VALID)
     if callable(made):

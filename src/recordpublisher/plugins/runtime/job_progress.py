@@ -16,8 +16,8 @@ class JobProgress:
     - `lag_ms`: age of the oldest unfinished record, in the shard that is furthest behind (ms); None if not known.
     - `unfinished`: number of records that were read and that the sink has not finished; None if not known.
     - `left`: number of records that the sink has dropped, and that the next start reads again.
-    - `unread_ms`: how long a shard that should be read was not read (ms); None if every shard is read.
-    - `read_failure`: why that shard is not read, if known.
+    - `unread_ms`: how long the job has not read one of its shards (ms); None if it reads every shard.
+    - `read_failure`: why the job does not read that shard, if known.
     """
 
     records: int
@@ -50,7 +50,7 @@ class JobProgress:
 
 
 class JobProgressMeter:
-    """Owns the last report of each worker.
+    """Computes the progress of a job from the last report of each worker.
 
     - `began`: when the job began (seconds of a monotonic clock).
     """
@@ -95,5 +95,5 @@ class JobProgressMeter:
 
 
 def _finished(progress: WorkerProgress) -> int:
-    """Return how many records the sink has finished; not below 0, although a running write may count as unfinished but not yet as read."""
+    """Return how many records the sink has finished, at least 0. A running write may count as unfinished before it counts as read."""
     return max(0, progress.records - (progress.unfinished or 0) - progress.left)

@@ -1,6 +1,6 @@
 """Lists the shards of a job's streams, and reads what else is known of them: server time, retention and the tips of shards.
 
-A publisher with a source of its own lists its shards itself. For all other publishers Kinesis is called.
+A publisher whose source is not Kinesis lists its shards itself (`discover`). For all other publishers Kinesis is called.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from recordpublisher.publishers.user_code import describe_error
 class ShardLister:
     """Lists the shards of the job's streams: from the publisher if it lists them itself, else from Kinesis.
 
-    It uses the client of the publisher's factory, because a second client costs 10 MB, 0.1 s and a request for credentials. If
-    there is no such client, the lister owns one: the argument `client`, or a client that it opens at the first call.
+    It uses the client of the publisher's factory, because a second client costs 10 MB and 0.1 s. If there is none, the lister owns a
+    client: the argument `client`, or one that it opens at the first call.
     """
 
     def __init__(
@@ -66,13 +66,14 @@ class ShardLister:
         self._client = client
         self._is_own: dict[str, bool] = {}
         self._missing_since: dict[str, float] = {}
-        """The time since which `discover` reports, for each of these streams, that it does not exist, although it was listed (monotonic
-        seconds)."""
+        """For each stream that was listed before and that `discover` now reports as missing: since when (monotonic seconds)."""
         self._without_retention: set[str] = set()
         self._completely_listed: set[str] = set()
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard of the stream, including shards that only the publisher still knows.
+        """Return every shard of the stream, including shards that only the publisher knows, such as archived ones.
+
+        With `after`, the id of a shard, return only the shards that the service lists after that shard.
 
         Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
@@ -80,9 +81,9 @@ class ShardLister:
         return listed if after is not None else await with_unlisted(self._factory, stream, listed)
 
     async def list_live_shards(self, stream: str) -> list[Shard]:
-        """Return every shard that the stream itself still has, without those that only the publisher knows.
+        """Return every shard that the stream itself still has, without archived shards that only the publisher knows.
 
-        Raises: the errors of `list_shards`.
+        Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
         return await self._list(stream, None)
 
@@ -101,11 +102,11 @@ class ShardLister:
         return listed
 
     async def _own_shards_again(self, stream: str, after: str | None) -> list[Shard] | None:
-        """List the publisher's own shards while the job runs. Any error of the plugin's code is retried like an error of ListShards.
+        """Call the publisher's `discover` while the job runs. Every error is retried like an error of ListShards.
 
-        A StreamNotFoundError is retried too, until the stream counts as deleted.
+        StreamNotFoundError is retried too, until the stream counts as deleted. Return None if the publisher does not list the stream.
 
-        Raises: the plugin's error, when the retries are exhausted.
+        Raises: the error of `discover`, when the retries are exhausted.
         """
         foreign: list[Exception] = []
 
@@ -133,7 +134,10 @@ class ShardLister:
             raise
 
     def _check_deleted(self, stream: str, error: StreamNotFoundError) -> None:
-        """Raise TransientError until `discover` has reported for `DELETED_SECONDS` that a stream which it has listed does not exist."""
+        """Do nothing if the stream counts as deleted, or was never listed. Raises: TransientError if it may still exist.
+
+        A stream counts as deleted when `discover` has reported for `DELETED_SECONDS` that it does not exist.
+        """
         if stream not in self._is_own:
             return
         now = self._clock.monotonic()
@@ -142,7 +146,10 @@ class ShardLister:
             raise TransientError(words) from error
 
     async def _until_complete(self, stream: str, listed: list[Shard]) -> list[Shard]:
-        """List again while open shards are missing. A shard that is found later would be read from its beginning, or not at all."""
+        """Return a listing whose open shards cover all hash keys. While `listed` lacks some, list again a few times.
+
+        A shard that is found later would be read from its beginning, or not at all.
+        """
         client = self._kinesis_client()
         for _ in range(COMPLETE_LISTING_TRIES):
             if (unlisted := first_unlisted_range(listed)) is None:
@@ -167,7 +174,7 @@ class ShardLister:
     async def shard_exists(self, shard: Shard) -> bool | None:
         """Return whether Kinesis still has a shard, according to GetShardIterator.
 
-        Return None if the call fails for another reason than a missing shard, or if the publisher has a source of its own.
+        Return None if that call fails for another reason, or if the publisher lists its shards itself.
         """
         if await self._has_own_source(shard.stream):
             return None
@@ -191,14 +198,14 @@ class ShardLister:
     def is_endless(self, stream: str) -> bool:
         """Return whether the stream always has an open shard, as every Kinesis stream does. Call it after the stream was listed.
 
-        A service such as DynamoDB Streams reports the end of a shard before its listing does: it may list the last shard as closed, and its
-        children later. So a listing without open shards does not prove that the stream has ended.
+        Then a listing without open shards does not prove that the stream has ended. DynamoDB Streams, for example, may list the last shard
+        as closed, and its children only later.
         """
         is_own = self._is_own.get(stream)
         return is_own is False or (is_own is True and self._factory.ends_open_shards)
 
     async def server_time_ms(self, stream: str) -> int:
-        """Return the service's wall clock (epoch ms), or this machine's clock if the publisher has a source of its own."""
+        """Return the time of the service's clock (epoch ms), or of this machine's clock if the publisher lists its shards itself."""
         if await self._has_own_source(stream):
             return self._clock.now_ms()
         client = self._kinesis_client()
@@ -215,7 +222,7 @@ class ShardLister:
         return None if retention_ms is None else await self.server_time_ms(stream) - retention_ms
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
-        """Return the oldest record that a shard still has, or None if a publisher with a source of its own does not know.
+        """Return the oldest record that a shard still has, or None if the publisher lists its shards itself and does not know the record.
 
         Raises: KinesisError if a call fails.
         """
@@ -233,7 +240,7 @@ class ShardLister:
             return None
 
     async def tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
-        """Return how far a position is from the tip of its shard, or None if the publisher has a source of its own.
+        """Return how far a position is from the tip of its shard, or None if the publisher lists its shards itself.
 
         Raises: KinesisError if a call fails.
         """
@@ -242,7 +249,7 @@ class ShardLister:
         return await measure_tip_distance(self._kinesis_client(), shard, position)
 
     async def close(self) -> None:
-        """Close the client, unless the factory owns it."""
+        """Close the client, if the lister owns it."""
         if self._client is not None:
             await self._client.close()
 
@@ -253,9 +260,9 @@ class ShardLister:
         return self._is_own[stream]
 
     async def _fetch_retention_ms(self, stream: str) -> int | None:
-        """Return the retention period (ms). Return None, with one warning, if the credentials do not permit DescribeStreamSummary.
+        """Return the retention period (ms), or None if the publisher lists its shards itself.
 
-        Readers do not need that permission.
+        Return None, with one warning, if the credentials do not permit DescribeStreamSummary. Readers do not need that permission.
         """
         if await self._has_own_source(stream):
             return None
@@ -277,8 +284,8 @@ class ShardLister:
     async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
         """Make a call to the service, with retries, and return its result.
 
-        Before the first success, retries end early if DNS does not know the endpoint, which may be mistyped, or if a property limits their
-        number.
+        Until a call has succeeded, there are only a few retries if a property limits their number, or if the endpoint may be mistyped (DNS
+        does not know it, for example).
         """
         policy = self._policy if self._has_succeeded else self._first_policy
         try:
@@ -313,13 +320,13 @@ class ShardLister:
 log = logging.getLogger("recordpublisher.discovery")
 T = TypeVar("T")
 COMPLETE_LISTING_TRIES = 5
-"""How often a first listing that lacks open shards is repeated, about once a second. ListShards becomes consistent within seconds."""
+"""How often the first listing is repeated while it lacks open shards (about once a second). ListShards is consistent within seconds."""
 UNREACHABLE = "EndpointConnectionError"
 
 
 @runtime_checkable
 class ClientProvider(Protocol):
-    """A publisher factory whose Kinesis client other parts of the job may use. The factory owns and closes it."""
+    """A publisher factory that lets other parts of the job use its Kinesis client. The factory closes the client."""
 
     def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
         """Return the client, or None if the factory does not use Kinesis.

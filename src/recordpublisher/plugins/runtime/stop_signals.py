@@ -34,7 +34,7 @@ NOTICE_SECONDS, LOOK_SECONDS = 10.0, 1.0
 
 
 class StopSignals:
-    """Calls the `stop` functions of the open jobs at the first signal, each in its event loop. A process needs only one instance."""
+    """Calls the `stop` functions of all open jobs at the first signal, each in the event loop of its job. A process needs one instance."""
 
     def __init__(self) -> None:
         self._stops: list[tuple[Callable[[], None], asyncio.AbstractEventLoop]] = []
@@ -86,15 +86,15 @@ async def tell_what_drains(
     checkpoints: CheckpointAge | None = None,
     state_place: str = "",
 ) -> None:
-    """Log every `NOTICE_SECONDS` what the end of a job waits for, until the task of this coroutine is cancelled.
+    """Log every `NOTICE_SECONDS` what the end of a job waits for: hung publishers, then the sink. Run until cancelled.
 
-    If publishers have hung before, the sink is named only after the job has waited for the sink alone for `NOTICE_SECONDS`.
+    When the last hung publisher has ended, `NOTICE_SECONDS` pass before the sink is named.
 
     - `unfinished`: returns the records that the sink has not finished, as far as it knows.
     - `hung_publishers`: returns the publishers that have not ended although they were cancelled.
-    - `began`: set when the drain begins; None if it has begun.
+    - `began`: an event that is set when the drain begins; None if it has begun.
     - `error`: returns the error that ends the job, if it has failed.
-    - `checkpoints`: knows what is not stored yet. `state_place`: the place where positions are stored.
+    - `checkpoints`: knows for how many records no checkpoint is stored. `state_place`: the place where positions are stored.
     """
     if began is not None:
         await began.wait()
@@ -141,7 +141,10 @@ run_log = logging.getLogger("recordpublisher.run")
 
 
 def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lambda: None) -> None:
-    """Call `drain` at the first signal. At the second call `give_up` and exit with code 1 at once, even while user code blocks the loop."""
+    """Call `drain` in the running loop at the first signal.
+
+    At the second signal, call `give_up` and exit with code 1. This happens at once, even if user code blocks the loop.
+    """
     loop = asyncio.get_running_loop()
     first = FirstSignal()
 
@@ -162,7 +165,7 @@ def stop_on_signals(drain: Callable[[], None], give_up: Callable[[], None] = lam
 
 
 def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
-    """Call `ended` when the other end of a pipe is closed, for any reason."""
+    """Call `ended` when the other end of the pipe `descriptor` is closed, for any reason."""
     loop = asyncio.get_running_loop()
 
     def readable() -> None:
@@ -176,7 +179,7 @@ def call_on_eof(descriptor: int, ended: Callable[[], None]) -> None:
 class WorkerFailedError(RecordPublisherError):
     """A worker failed (it has logged the error itself) or was killed.
 
-    - `code`: the worker's exit code; if a signal killed the worker, the signal's number below 0.
+    - `code`: the worker's exit code, or the negative number of the signal that killed the worker.
     - `exit_code`: the exit code of the job.
     """
 
@@ -203,10 +206,9 @@ REPEATED_SECONDS = 0.5
 
 
 class FirstSignal:
-    """Owns the time of the first signal.
+    """Distinguishes the first signal, its repetition and a second signal.
 
-    Supervisors may send one signal to the process and again to its process group. The repetition does not count as a second
-    signal.
+    A supervisor may send one signal to the process and again to its process group. That repetition is not a second signal.
     """
 
     def __init__(self) -> None:

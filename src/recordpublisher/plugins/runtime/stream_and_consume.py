@@ -60,10 +60,10 @@ def stream(
     It starts where `flink.stream.initpos` (`start="1h"`) says. If that is not set, it starts at the oldest record if `stop_at_tip` or a
     bound of records, bytes or event time is given, and otherwise at the tip, with the records that arrive from now on.
 
-    - Positions are stored only if the call itself says where, with `state_uri` or `state_store`. Then the iteration resumes at the stored
-      positions, as the job that they belong to, and a running start of that job ends with FencedError.
-    - Otherwise the iteration does not act as a job. It ignores the positions, group and dead letters in a job's `properties` (bad
-      records are skipped). It also polls, and does not use the job's consumer of enhanced fan-out.
+    - Positions are stored only if the call itself says where, with `state_uri` or `state_store`. Then the iteration runs as the job whose
+      positions these are, and resumes there. If that job already runs in another process, that process ends with FencedError.
+    - Otherwise the iteration does not act as a job. From a job's `properties` it ignores the store of positions, the group and the dead
+      letters; bad records are skipped. It polls, and does not use the job's consumer of enhanced fan-out.
 
     While a service is unavailable, calls are retried for `max_outage`: 30 s if the iteration has a bound, otherwise 15 minutes.
 
@@ -123,8 +123,8 @@ def consume(
 ) -> Records[V]:
     """Return an iterator over records: `for record in rp.consume("orders", region="eu-west-1")`, or `async for` in asyncio code.
 
-    Takes the arguments of `stream`, and starts where `stream` starts. With `for` the event loop runs in a thread of its own. A batch is
-    finished when the record after its last one is requested.
+    Takes the arguments of `stream`, and starts where `stream` starts. With `for` the event loop runs in a thread of its own. A batch of
+    records is finished when the loop requests a record after the last one of the batch.
 
     Raises: ConfigurationError at once; other errors from the iteration.
     """
@@ -147,7 +147,7 @@ def consume(
 
 
 class _IterationSink(Sink):
-    """Passes one batch at a time to an iteration; `write` returns when the next batch is requested."""
+    """Passes one batch at a time to an iteration. `write` returns when the iteration requests the next batch."""
 
     traces_writes = False
 
@@ -163,7 +163,7 @@ class _IterationSink(Sink):
         await self._batch_done
 
     async def next(self, running: asyncio.Task[BoundedResult]) -> RecordBatch | None:
-        """Wait for the next batch, and return it. Return None if the run has ended."""
+        """Wait for the next batch, and return it. Return None if `running`, the task that reads, has ended."""
         if self._batch is None and not running.done():
             self._batch_requested = asyncio.get_running_loop().create_future()
             running.add_done_callback(self._wake_iteration)
@@ -211,7 +211,7 @@ async def _batches(fetcher: DataFetcher, sink: _IterationSink, bounds: Bounds) -
 
 
 class _BatchIterator(AsyncGenerator[RecordBatch[V], None]):
-    """The iterator that `stream` returns. A plain `for` over it raises an error that says what to write."""
+    """The iterator that `stream` returns. A `for` over it, instead of `async for`, raises an error that says what to write."""
 
     def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
         self._batches = batches
@@ -234,8 +234,11 @@ class _BatchIterator(AsyncGenerator[RecordBatch[V], None]):
 class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
     """The records that `consume` reads, for `for` or for `async for`. `close` or `aclose` ends the read early.
 
-    Raises: RecordPublisherError from the iteration if a loop of the other kind has already begun to read, if `for` runs in a coroutine, or
-    if the wait for an earlier record was cancelled.
+    The iteration raises RecordPublisherError in these cases:
+
+    - A loop of the other kind has already begun to read.
+    - `for` runs in a coroutine.
+    - The wait for an earlier record was cancelled.
     """
 
     def __init__(self, batches: AsyncGenerator[RecordBatch[V], None]) -> None:
@@ -284,7 +287,7 @@ class Records(Iterator[Record[V]], AsyncIterator[Record[V]]):
 
 
 def _refuse_in_coroutine() -> None:
-    """Check that the caller is not a coroutine, whose loop would be blocked. Raises: RecordPublisherError if it is one."""
+    """Raise RecordPublisherError if the caller is a coroutine, because the call would block its event loop."""
     # The cells of a notebook run in its loop, and wait there as they do for any other call.
     if "ipykernel" in sys.modules:
         return
@@ -349,7 +352,7 @@ _SUBSCRIBING = {RECORD_PUBLISHER: "publisher", ARCHIVE_LIVE: "archive_live"}
 def without_job_identity(job: Properties) -> Properties:
     """Return the properties of a job for a reader that must not act as the job.
 
-    They name no store, group of workers or dead letters (bad records are skipped). The reader polls, because with the job's fan-out
+    These properties name no store, group of workers or dead letters, so bad records are skipped. The reader polls. With the job's fan-out
     consumer it would end the job's subscriptions, and could deregister the consumer at its end.
     """
     is_kept = job.value(ON_BAD_RECORD) != "DEAD_LETTER"

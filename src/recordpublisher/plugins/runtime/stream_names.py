@@ -1,4 +1,4 @@
-"""Reads the list of a job's streams: names or ARNs, a file that has them, or a function that returns them (S10)."""
+"""Reads the list of a job's streams: names or ARNs, a file that has them, or a function that returns them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class StreamNames:
         return (str(function) if isinstance(function, StreamsFile) else name,)
 
     def stream_list(self, check: Callable[[Sequence[str]], None], properties: Properties) -> StreamList:
-        """Return the list of streams for the fetcher. A function is called again at each `flink.shard.discovery.intervalmillis`.
+        """Return the list of streams for the fetcher. A function of the user is called again every `flink.shard.discovery.intervalmillis`.
 
         - `check`: raises an error for streams that the job's publisher cannot read.
         """
@@ -93,7 +93,7 @@ class StreamNames:
         return StreamList(self._last, lambda: self._look(check), interval_ms / 1000)
 
     async def _look(self, check: Callable[[Sequence[str]], None]) -> Sequence[str]:
-        """Return the current streams. If the list cannot be used, warn once and return the last valid list."""
+        """Return the streams that the function names now. If they cannot be used, warn once and return the last valid list."""
         assert self.function is not None
         try:
             # A UserFunction runs in a thread, because the function may read a file or call a service.
@@ -153,9 +153,9 @@ class StreamsFile:
 
 
 def streams_argument(properties: Properties) -> StreamsArgument:
-    """Return the streams that the properties give: a list of names or ARNs, or a function that returns them.
+    """Return the streams that the properties give: a list of names or ARNs, or the file or function that lists them.
 
-    Raises: ConfigurationError unless exactly one of the three properties is set, or if a name is invalid.
+    Raises: ConfigurationError if not exactly one of list, file and function is set, or if the function cannot be imported.
     """
     keys = [each for each in (STREAMS, STREAMS_FILE, STREAMS_FUNCTION) if properties.is_set(each)]
     if len(keys) > 1:

@@ -51,8 +51,8 @@ class Supervisor:
 
     - A worker reports its progress through a pipe of its own, because user code may print to the stdout that it shares with the
       supervisor.
-    - A worker reads its properties from its stdin, so no secret is on a command line. The pipe stays open, and its end of file means
-      drain. This works even if the supervisor dies, so no worker keeps running.
+    - A worker reads its properties from its stdin, so no secret is on a command line. The pipe stays open. When it is closed, the worker
+      drains. The death of the supervisor closes it too, so no worker keeps running.
     - Each worker has a session of its own, so Ctrl-C reaches only the supervisor.
 
     The argument `command` starts a worker when `--number N --supervised DESCRIPTOR` is added.
@@ -77,7 +77,7 @@ class Supervisor:
         self._is_draining = False
 
     async def run(self) -> None:
-        """Run until every worker has ended. Raises: WorkerFailedError for the first worker that failed, after all have ended."""
+        """Run the workers until all have ended. Raises: WorkerFailedError, after that, for the first worker that failed."""
         stop_on_signals(self._drain, self._kill)
         try:
             for number in range(self._count):
@@ -180,9 +180,9 @@ async def run_process(
     """Read, write and checkpoint until a signal, an error, a bound, or the end of the streams. After a signal, drain and take a checkpoint.
 
     - `report`: called with the progress once a second.
-    - `supervisor`: descriptor of the pipe from the supervisor, whose end of file means that the process must drain.
+    - `supervisor`: descriptor of the pipe from the supervisor. When the pipe is closed, this process drains.
     - `metrics_folder`: folder from which the supervisor reads the metrics. Without it this process exports them, as the properties say.
-    - `number`: number of this worker of a supervisor.
+    - `number`: number of this worker under its supervisor.
     - `more_exporters`: exporters in addition to those that the properties name.
     - `bounds`: the bounds at which the run ends by itself.
 
@@ -202,7 +202,7 @@ async def run_fetcher(
     supervisor: int | None = None,
     bounds: Bounds = UNBOUNDED,
 ) -> None:
-    """Run a fetcher that was made and not opened, as `run_process` does."""
+    """Run a fetcher that is not open yet. The arguments and the end of the run are those of `run_process`."""
     properties = fetcher.properties
     draining = asyncio.Event()
 
@@ -264,8 +264,8 @@ def _metrics_exporters(properties: Properties, number: int, metrics_folder: Path
 def _freeze_heap() -> None:
     """Exclude all objects that exist now from garbage collections.
 
-    Imported modules have hundreds of thousands of objects (pyarrow also imports pandas). Scanning them again and again took a fifth of the
-    CPU time of a job that decodes JSON into dataclasses and writes Parquet files.
+    Imported modules have hundreds of thousands of objects. Scanning them again and again took a fifth of the CPU time of a job that decodes
+    JSON and writes Parquet files.
     """
     gc.collect()
     gc.freeze()
@@ -283,7 +283,7 @@ log = logging.getLogger("recordpublisher.run")
 
 
 def read_from_supervisor() -> tuple[Properties, int]:
-    """Return the properties of this worker, and the descriptor of the pipe whose end of file means drain. Called in a worker."""
+    """Return the properties of this worker, and the descriptor of the pipe that is closed when the worker must drain."""
     line = sys.stdin.readline()
     return Properties(json.loads(line)), sys.stdin.fileno()
 
@@ -291,8 +291,8 @@ def read_from_supervisor() -> tuple[Properties, int]:
 def reporter_to_supervisor(descriptor: int) -> Callable[[WorkerProgress], None]:
     """Return a function that writes one line for each report. Called in a worker.
 
-    The function ignores a supervisor that is gone or does not read. If the supervisor is gone, the end of the worker's stdin drains the
-    worker.
+    The function raises no error if the supervisor is gone or does not read. A supervisor that is gone has closed the worker's stdin, which
+    drains the worker.
     """
     os.set_inheritable(descriptor, False)
     os.set_blocking(descriptor, False)
@@ -307,7 +307,7 @@ def reporter_to_supervisor(descriptor: int) -> Callable[[WorkerProgress], None]:
 
 
 async def _reader_of(descriptor: int) -> asyncio.StreamReader:
-    """Return a reader of a pipe, which is closed at its end."""
+    """Return a reader of the pipe `descriptor`. It closes the pipe when the other end is closed."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0))
@@ -316,10 +316,10 @@ async def _reader_of(descriptor: int) -> asyncio.StreamReader:
 
 @contextmanager
 def properties_of_group(properties: Properties) -> Iterator[Properties]:
-    """Yield the properties with which processes share the shards as a group.
+    """Yield the properties with which several processes run the job and share its shards as a group.
 
-    A job that stores no positions gets a temporary folder for the leases, which is deleted at the end. Processes that receive from a queue
-    share it without a group.
+    If the job stores no positions, the leases are in a temporary folder, which is deleted at the end. The properties of a job that reads a
+    queue stay as they are.
 
     Raises: ConfigurationError if the sink is not registered.
     """

@@ -1,4 +1,4 @@
-"""Keeps for an archive which range of positions each file covers completely, and a document for each shard."""
+"""Decides which range of positions each file of an archive covers completely, and stores a document for each shard of the archive."""
 
 from __future__ import annotations
 
@@ -21,11 +21,14 @@ from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shards import Shard, is_valid_name, shard_to_json
 
 HIDDEN = ".recordpublisher"
-"""Folder inside the folder of a file sink, for files that are not committed yet. A table must not be in this folder."""
+"""Folder inside the folder of a file sink, for files that are not committed yet. No table may be inside it."""
 SHARDS = "_recordpublisher/shards"
-"""Folder inside an archive, for the documents of its shards."""
+"""Folder inside an archive, with a JSON document for each shard (`ShardDocument`)."""
 RANGES = "_recordpublisher/ranges"
-"""Folder inside an archive, for empty files whose names are ranges: ranges without records, and in tables the ranges of all files."""
+"""Folder inside an archive, with empty files whose names are ranges of positions (`FileRange`).
+
+In a table these are the ranges of all files, otherwise only ranges without records.
+"""
 COLUMNS = (
     "sequenceNumber",
     "subSequenceNumber",
@@ -36,17 +39,17 @@ COLUMNS = (
 )
 """The columns that the files of an archive must have."""
 BEGIN = "BEGIN"
-"""Begins the name of a range that has every record from the beginning of the shard."""
+"""The name of a range begins so if the range has every record from the beginning of the shard."""
 AT = "AT"
-"""Begins the name of a range that starts with its first record, if it is not known whether the shard had records before."""
+"""The name of a range begins so if the shard may have had records before the first record of the range."""
 _NUMBER = re.compile(r"[A-Za-z0-9.-]{1,100}")
 
 
 class ArchivedShards:
-    """Decides the range of each archived file, and collects the documents of shards that must be stored.
+    """Decides which range of positions each file of an archive covers, and collects the shard documents that must be stored.
 
-    Sequence numbers of Kinesis have gaps, so two files cannot show by their records whether one is missing between them. Therefore each
-    file's range begins where the shard's last range ended, or at the position from which the shard's reader started.
+    Sequence numbers of Kinesis have gaps. So the records of two files do not show whether a file between them is missing. Therefore each
+    range begins where the shard's last range ended, or at the position from which the shard's reader started.
     """
 
     def __init__(self) -> None:
@@ -55,15 +58,15 @@ class ArchivedShards:
         self._staged: dict[str, ShardDocument] = {}
 
     def begin(self) -> None:
-        """Forget where ranges ended, because readers now start again, at committed positions.
+        """Forget where the last range of each shard ended, because readers start again at committed positions.
 
-        Documents that are not published yet are stored again, because their commit may never take effect.
+        Shard documents that are not published yet will be stored again, because their commit may never take effect.
         """
         self._reached, self._changed, self._staged = {}, self._staged | self._changed, {}
         self._without_ends(self._changed.keys())
 
     def forget(self, shards: Collection[str]) -> None:
-        """Forget where the ranges of these shards ended, because another process reads the shards."""
+        """Forget where the last ranges of these shards ended, because another process reads the shards."""
         for key in shards:
             self._reached.pop(key, None)
         self._without_ends(shards)
@@ -73,21 +76,21 @@ class ArchivedShards:
             self._changed[key] = msgspec.structs.replace(self._changed[key], end=None)
 
     def on_listed(self, shard: Shard, open_ms: int | None) -> None:
-        """Let the next commit store the shard's document. `open_ms`: a time at which the shard was open (epoch ms), if known."""
+        """Let the next commit store a document for the shard. `open_ms`: a time at which the shard was open (epoch ms), if known."""
         document = msgspec.convert(shard_to_json(shard), ShardDocument)
         self._change(msgspec.structs.replace(document, open_ms=open_ms))
 
     def on_started(self, shard: Shard, start: StartingPosition, follows_parents: bool) -> None:
-        """Begin the shard's next range at `start`.
+        """Let the range of the shard's next file begin at `start`.
 
-        With `follows_parents` a start at TRIM_HORIZON has every record of the shard; otherwise older records may have expired.
+        `follows_parents`: whether a start at TRIM_HORIZON has every record of the shard. Otherwise older records may have expired.
         """
         after = _after(start, follows_parents)
         if after == AT or self._reached.get(shard.key) != after:
             self._reached[shard.key] = after
 
     def on_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
-        """Let the next commit store in the shard's document that the shard has ended, and its children."""
+        """Let the next commit store that the shard has ended, and which children it has."""
         end = ArchivedShardEnd("", tuple(child.shard_id for child in children))
         self._change(msgspec.structs.replace(msgspec.convert(shard_to_json(shard), ShardDocument), end=end))
 
@@ -96,9 +99,9 @@ class ArchivedShards:
         self._changed[newer.name] = newer if before is None else before.united(newer)
 
     def range_of(self, batch: RecordBatch) -> FileRange:
-        """Return the range of a batch that is written. The shard's next range begins at the end of this range.
+        """Return the range of positions that `batch` covers. The shard's next range begins where this one ends.
 
-        Raises: SinkError if a sequence number cannot be a part of a range's name.
+        Raises: SinkError if a sequence number cannot be a part of a file name.
         """
         first, last = _row(batch, 0), _row(batch, -1)
         position = batch.read_position
@@ -109,9 +112,9 @@ class ArchivedShards:
         return FileRange(f"{AT}-{first}" if after == AT else after, through)
 
     def left_out_range(self, shard: Shard, position: SequenceNumber) -> FileRange | None:
-        """Return the range from the shard's last range to `position`, whose records cannot be written; None if its start is unknown.
+        """Return the range from the end of the shard's last range to `position`. Nothing was written for this range.
 
-        A restart begins the next range at `position`. Without an empty file for this range, its records would count as missing.
+        Return None if the end of the last range is not known. Without an empty file for this range, its records would count as missing.
         """
         through = position_text(position)
         _check_names(shard, through)
@@ -119,22 +122,22 @@ class ArchivedShards:
         return None if after == AT else FileRange(after, through)
 
     def changes(self) -> Mapping[str, ShardDocument]:
-        """Return the documents that the next commit must store, by the key of the shard."""
+        """Return the shard documents that the next commit must store, by `Shard.key`."""
         return dict(self._changed)
 
     def finished(self, documents: Mapping[str, ShardDocument]) -> list[ShardDocument]:
-        """Return `documents`, with the position where the shard's files end added to the document of each shard that has ended."""
+        """Return `documents`. The document of each ended shard also gets the position where the shard's files end."""
         return [self._with_through(key, each) for key, each in documents.items()]
 
     def on_staged(self, documents: Mapping[str, ShardDocument]) -> None:
-        """Remove from `changes` the documents that were staged, so that only newer ones remain for later commits."""
+        """Remove the staged documents from `changes`. A newer document of the same shard stays there for a later commit."""
         self._staged |= documents
         for key, document in documents.items():
             if self._changed.get(key) is document:
                 del self._changed[key]
 
     def on_published(self, documents: Sequence[ShardDocument]) -> None:
-        """Note that these documents are stored, so that a new run does not store them again."""
+        """Remember that these documents are stored, so that a new run of the worker does not store them again."""
         for document in documents:
             self._staged.pop(document.name, None)
 
@@ -161,7 +164,11 @@ class FileRange(msgspec.Struct, frozen=True):
 
 
 class ArchivedShardEnd(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The end of an archived shard: the position where its files end, as in `FileRange`, and the ids of its children."""
+    """The end of an archived shard.
+
+    - `through`: the position where the shard's files end, in the form of `position_text`.
+    - `children`: the ids of the shard's children.
+    """
 
     through: str
     children: tuple[str, ...] = ()
@@ -188,14 +195,14 @@ class ShardDocument(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.stream}/{self.id}"
 
     def united(self, newer: ShardDocument) -> ShardDocument:
-        """Return this document with the additions of a newer one. The parents stay, because a later listing may lack them."""
+        """Return this document with what a newer one adds. Known parents stay, because a later listing may lack them."""
         # A newer document may have an older time: the commit of a worker that was replaced is published late.
         parents, open_ms = self.parents or newer.parents, latest(self.open_ms, newer.open_ms)
         return msgspec.structs.replace(self, parents=parents, open_ms=open_ms, end=newer.end or self.end)
 
 
 def position_text(position: SequenceNumber) -> str:
-    """Return a position in the form for names of files: sequence number, dot, sub-sequence number, which is -1 for a whole record."""
+    """Return a position in the form for names of files: `<sequence number>.<sub-sequence number>`. For a whole record it ends in `.-1`."""
     return f"{position.sequence}.{position.sub_sequence}"
 
 
@@ -224,7 +231,10 @@ class WaitingBatch:
 
 
 class ArchivingSink(CommittingSink):
-    """A sink whose files can be an archive (`flink.sink.archive`). It collects the ranges and documents that the next commit stores."""
+    """A sink whose files can be an archive (`flink.sink.archive`).
+
+    For an archive it collects which positions each file covers, and a document for each shard. The next commit stores them.
+    """
 
     _waiting: list[WaitingBatch]
 
@@ -240,12 +250,15 @@ class ArchivingSink(CommittingSink):
         self._archived = ArchivedShards()
 
     def shard_listed(self, shard: Shard, open_ms: int | None = None) -> None:
-        """Let the next commit store the document of an archived shard. `open_ms`: a time at which it was open (epoch ms), if known."""
+        """Let the next commit store a document for the shard, if the sink writes an archive.
+
+        `open_ms`: a time at which the shard was open (epoch ms), if known.
+        """
         if self.keeps_archive:
             self._archived.on_listed(shard, open_ms)
 
     def shard_started(self, shard: Shard, start: StartingPosition, *, follows_parents: bool) -> None:
-        """Begin the next range of an archived shard at `start`, if the sink writes an archive.
+        """Let the range of the shard's next file begin at `start`, if the sink writes an archive.
 
         `follows_parents`: whether a start at TRIM_HORIZON has every record of the shard. Otherwise older records may have expired.
         """
@@ -253,7 +266,7 @@ class ArchivingSink(CommittingSink):
             self._archived.on_started(shard, start, follows_parents)
 
     def shard_passed(self, shard: Shard, position: SequenceNumber) -> None:
-        """Let the next commit store a range without records, or extend the range of a file with records.
+        """Let the next commit store, in an archive, that the job read up to `position` and found nothing to write.
 
         Raises: SinkError if the position cannot be a part of a file name.
         """
@@ -261,13 +274,16 @@ class ArchivingSink(CommittingSink):
             self._waiting.append(WaitingBatch(shard.stream, shard.shard_id, "", "", None, 0, covered))
 
     def shard_ended(self, shard: Shard, children: Sequence[Shard]) -> None:
-        """Let the next commit store that an archived shard has ended, and its children."""
+        """Let the next commit store that the shard has ended, and which children it has, if the sink writes an archive."""
         if self.keeps_archive:
             self._archived.on_ended(shard, children)
 
 
 def batches_by_file(parts: Sequence[WaitingBatch]) -> list[list[WaitingBatch]]:
-    """Return a list of batches for each file. A file has the batches of one shard, in order; in an archive a gap begins a new file."""
+    """Return a list of batches for each file. A file has the batches of one shard, in order.
+
+    In an archive a new file begins if positions are missing between two batches.
+    """
     files: list[list[WaitingBatch]] = []
     newest: dict[str, list[WaitingBatch]] = {}
     for part in parts:
@@ -288,11 +304,11 @@ def joined_range(parts: Sequence[WaitingBatch]) -> FileRange | None:
 
 
 def check_partitions(names: Collection[str], given: str | None) -> None:
-    """Check that no column of an archive is a partition (`names`), because files lack the columns of partitions.
+    """Check the names of an archive's partition columns. Files lack these columns, so none of them may be a column that an archive needs.
 
     - `given`: the value of `flink.sink.partitions`, for the message.
 
-    Raises: ConfigurationError if one is.
+    Raises: ConfigurationError if one is in `COLUMNS`.
     """
     for name in names:
         if name in COLUMNS:
@@ -303,13 +319,15 @@ def check_partitions(names: Collection[str], given: str | None) -> None:
 
 
 def no_archive_of_fields() -> ConfigurationError:
-    """Return the error for an archive whose files would have the fields of a type as columns."""
+    """Return the error for a job that would write an archive with the fields of a type as columns."""
     reason = f"the columns of fields replace 'data', which an archive needs; set {PARQUET_COLUMNS.key}=RECORD"
     return ConfigurationError(ARCHIVE.key, "true", reason=reason)
 
 
 async def store_documents(store: ConditionalStore, documents: Sequence[ShardDocument]) -> None:
-    """Add the content of these documents to the stored ones. Several processes may make this call at the same time, and repeat it.
+    """Add the content of these documents to the stored documents of the same shards.
+
+    Several processes may make this call at the same time, and repeat it.
 
     Raises: StoreUnavailableError if the store cannot be reached now; StateError if a stored document cannot be read.
     """

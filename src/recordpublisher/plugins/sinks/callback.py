@@ -1,4 +1,4 @@
-"""A sink that passes each batch to a function of the user, and one that keeps all records in memory (`MemorySink`)."""
+"""A sink that passes each batch to a function of the user, and a sink that keeps all records in memory."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,9 +21,9 @@ class CallbackSink(Sink):
 
     A batch is finished when the function returns; an exception ends the job. Calls never overlap.
 
-    - `function`: the function. Without it the property `flink.sink.callback.function` names it.
+    - `function`: the function; None to import the function that `flink.sink.callback.function` names.
 
-    Raises: ConfigurationError if neither is set, if the import fails, or if the function is a generator.
+    Raises: ConfigurationError if there is no function, if its import fails, or if it is a generator.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class CallbackSink(Sink):
         self._call = UserFunction("function", self._function, _VALID, threads, arguments=1)
 
     def checks(self) -> Checks:
-        """Return a check that says which function was imported. The check does not call it."""
+        """Return a check that says which function was imported. The check does not call the function."""
         return {"function": import_check(self._function)}
 
     async def write(self, batch: RecordBatch) -> None:

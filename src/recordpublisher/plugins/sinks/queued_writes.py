@@ -59,7 +59,7 @@ class WrittenStates:
         self._written: State | None = None
 
     def add(self, epoch: int, state: State) -> None:
-        """Remember a state, which may be stored when this epoch is complete."""
+        """Remember a state. It may be stored when this epoch is complete."""
         if len(self._waiting) == MOST_WAITING:
             self._waiting.pop()
         self._waiting.append((epoch, state))
@@ -67,14 +67,14 @@ class WrittenStates:
     def newest(self) -> State:
         """Return the newest state that may be stored.
 
-        If there is none yet, return a state without shards, after which a restart reads each shard again from where its read began.
+        If there is none yet, return a state without shards. A restart from that state reads each shard again from where its read began.
         """
         while self._waiting and self._is_complete(self._waiting[0][0]):
             self._written = self._waiting.popleft()[1]
         return {**self._waiting[-1][1], "shards": {}} if self._written is None else self._written
 
     def revoke(self, shards: Collection[str]) -> None:
-        """Forget shards, because another process writes their queued records, and a shard that comes back begins at another position."""
+        """Forget these shards. Another process writes their queued records, and a shard that comes back begins at another position."""
         self._waiting = deque([(epoch, _without(shards, state)) for epoch, state in self._waiting])
         if self._written is not None:
             self._written = _without(shards, self._written)

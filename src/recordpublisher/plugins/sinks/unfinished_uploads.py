@@ -30,7 +30,7 @@ class UnfinishedUploads:
 
         - `folder`: the folder relative to the location; it ends with a slash.
 
-        Raises: StoreUnavailableError if a later try may help; StateError otherwise.
+        Raises: StoreUnavailableError if a call fails and may succeed later; StateError if no retry can help.
         """
         service = AwsStoreCalls("s3", self._location, self._properties)
 
@@ -70,7 +70,7 @@ class UnfinishedUploads:
     async def abort(self, leftovers: Iterable[Leftover]) -> None:
         """Abort the leftovers that are uploads, and ignore the others.
 
-        Raises: StoreUnavailableError if a later try may help; StateError otherwise.
+        Raises: StoreUnavailableError if a call fails and may succeed later; StateError if no retry can help.
         """
         service = AwsStoreCalls("s3", self._location, self._properties)
         try:

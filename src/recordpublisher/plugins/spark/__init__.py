@@ -1,8 +1,7 @@
 """Spark's data source `format("kinesis")`, for reading and writing, and the public names of `rp.spark`. Start at `data_source.py`.
 
-The public names are imported at their first use, so this package can be imported without Spark. The list of all properties needs that,
-because it includes the options that this package declares. Queries are in `source/`, `spark.read` in `batch_read.py`, writing in
-`writer.py`, listeners in `listeners.py`.
+The public names are imported at their first use, so this package can be imported without Spark. Queries are in `source/`, `spark.read`
+in `batch_read.py`, writing in `writer.py`, listeners in `listeners.py`.
 """
 
 import importlib

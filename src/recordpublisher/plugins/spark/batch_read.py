@@ -132,12 +132,12 @@ class RangePartition(InputPartition):  # type: ignore[misc] # pyspark is not typ
 
 LOG = logging.getLogger("recordpublisher.spark")
 SETTLED_MS = 1_000
-"""When the end is this old by the service's clock, all records before the end can be read (ms).
+"""When the service's clock has passed the end of a read by this time, all records before the end can be read (ms).
 
 A record may become readable a moment after its arrival.
 """
 LONGEST_WAIT_MS = 10_000
-"""How long to wait for an end that the service's clock has not passed, such as NOW if the driver's clock is ahead (ms)."""
+"""Longest time to wait until the service's clock has passed the end of a read (ms). The end NOW is later if the driver's clock is ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def shard_ranges(
     service: KinesisService,
     accepts_loss: bool,
 ) -> tuple[list[ShardRange], float]:
-    """Return the parts to read, and after how many seconds every record before the end can be read.
+    """Return the parts of shards to read, and after how many seconds every record before the end can be read.
 
     All reads after that time find the same records, because later records are after the end. Until that time, shards with records before
     the end may still be created (`later_ranges`).
@@ -182,7 +182,10 @@ def later_ranges(
     planned: frozenset[str],
     list_shards: Callable[[str], Sequence[Shard]],
 ) -> list[ShardRange]:
-    """Return the parts of the shards that are not in `planned` (by `Shard.key`). Call it when every record before the end can be read."""
+    """Return the parts to read of shards that were created after the plan, and are therefore not in `planned` (by `Shard.key`).
+
+    Call it when every record before the end can be read.
+    """
     listed = [shard for stream in streams for shard in list_shards(stream)]
     return [ShardRange(shard, *positions.of(shard)) for shard in listed if shard.key not in planned]
 
@@ -418,19 +421,19 @@ _POSITIONS = (INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT, STA
 
 
 def _without_positions(properties: Properties) -> Properties:
-    """Return the properties without the start and the end of the read, on which neither the reader nor the columns depend.
+    """Return the properties without the start and the end of the read.
 
-    An application may read another part of a stream every minute. All these reads share one reader, with its clients and connections.
+    The reader does not depend on these two. So an application that reads another part of a stream every minute uses one reader.
     """
     return properties.merged(dict.fromkeys((each.key for each in _POSITIONS), None))
 
 
 def shared_reader(options: SparkOptions, values: Deserializer[Any] | None = None) -> BoundedReader:
-    """Return this process's reader for the options, which may differ in start and end. Its clients stay open from task to task.
+    """Return the reader that this process uses for the options, whatever their start and end. Its clients stay open from task to task.
 
     - `values`: a deserializer that was made from the properties of `options` before; None to make it here.
 
-    The returned function may be called only in the thread that runs Spark's tasks.
+    Call this function only in the thread that runs Spark's tasks.
     """
     # Imported here because the process that plans a batch read does not need a fetcher.
     from ..runtime.bounded_reader import BoundedReader
@@ -462,9 +465,9 @@ LISTING_SECONDS = 10.0
 
 
 def shard_lists(reader: BoundedReader) -> Callable[[str], Sequence[Shard]]:
-    """Return a function that lists the shards of a stream. The returned function may be called only in the thread that runs Spark's tasks.
+    """Return a function that lists the shards of a stream. Call that function only in the thread that runs Spark's tasks.
 
-    It raises: TransientError if the call takes too long, and the errors of `BoundedReader.list_shards`.
+    The function raises TransientError if the call takes too long, and the errors of `BoundedReader.list_shards`.
     """
 
     async def listed(stream: str) -> Sequence[Shard]:

@@ -24,7 +24,7 @@ class FolderColumns(msgspec.Struct, frozen=True):
     """The columns that any file of a folder has.
 
     - `columns`: the type of each column, for people to read.
-    - `arrow`: the same columns as an Arrow schema, from which inferred columns continue after a restart.
+    - `arrow`: the same columns as an Arrow schema. After a restart, inferred columns begin with these.
     - `partitions`: the names of the partition columns.
     """
 
@@ -35,12 +35,12 @@ class FolderColumns(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, schema: pa.Schema, partitions: list[str]) -> "FolderColumns":
-        """Return the document that stores these columns."""
+        """Return the columns in the form in which they are stored."""
         types = {field.name: str(field.type) for field in schema}
         return cls(types, schema.serialize().to_pybytes(), partitions)
 
     def schema(self, place: str) -> pa.Schema:
-        """Return the columns. Raises: StateError, which names `place`, if they cannot be read."""
+        """Return the columns as an Arrow schema. Raises: StateError if they cannot be read. Its message names `place`."""
         try:
             return pa.ipc.read_schema(pa.py_buffer(self.arrow))
         except (pa.ArrowException, OSError) as error:
@@ -58,7 +58,7 @@ class Folder(msgspec.Struct, frozen=True):
     async def agree(self, schema: pa.Schema, *, may_change: bool) -> None:
         """Check that the columns `schema` fit the columns of the files in the folder, and store new columns.
 
-        Several processes may do so at the same time.
+        Several processes may make this call at the same time.
 
         - `may_change`: whether new columns may be stored. If not, the columns are only compared.
 
@@ -74,11 +74,12 @@ class Folder(msgspec.Struct, frozen=True):
     async def inferred(
         self, columns: InferredColumns, seen: Mapping[str, Any] | None, *, may_change: bool
     ) -> InferredColumns:
-        """Return the columns of the folder, after adding a column for each field of `seen` that the folder lacks.
+        """Return `columns` with the folder's columns, and with a new column for each field of `seen` that the folder lacks.
 
-        If several processes add a field, the first one decides its type, and the others take the type from the folder.
+        The new columns are stored. If several processes add a field, the first one decides its type, and the others use that type.
 
-        - `seen`: the shape of records (`InferredColumns`), or None at the start. `may_change`: whether new columns may be stored.
+        - `seen`: the fields that records have (see `InferredColumns`), or None at the start.
+        - `may_change`: whether new columns may be stored.
 
         Raises: ConfigurationError if the files in the folder are partitioned by other columns; StateError if the stored columns cannot be
         read or written.
@@ -94,9 +95,9 @@ class Folder(msgspec.Struct, frozen=True):
         return grown
 
     async def _store(self, united: Callable[[pa.Schema], pa.Schema], may_change: bool) -> None:
-        """Store the columns that `united` returns for the stored columns. If another process was faster, call `united` again.
+        """Call `united` with the stored columns, and store the columns that it returns. If another process was faster, try again.
 
-        `may_change`: whether to store. If not, `united` is only called, because it raises an error for columns that do not fit.
+        `may_change`: if False, store nothing. The call still shows whether the columns fit, because `united` raises an error if not.
         """
         stored = await self.store.get(_NAME)
         place = f"{_NAME} in {self.store.place}"
@@ -130,7 +131,7 @@ class Folder(msgspec.Struct, frozen=True):
 
 
 def _united(wanted: pa.Schema, there: pa.Schema, key: str, path: str) -> pa.Schema:
-    """Return the wanted columns. Objects in them also get the fields that the existing files have (`there`).
+    """Return the columns `wanted`. Their objects also get the fields that the same objects have in existing files (`there`).
 
     Raises: ConfigurationError if readers could not read old and new files as one table.
     """
@@ -151,7 +152,7 @@ def _united(wanted: pa.Schema, there: pa.Schema, key: str, path: str) -> pa.Sche
 
 
 def _united_type(there: pa.DataType, wanted: pa.DataType) -> pa.DataType | None:
-    """Return a type with the fields of both types, even inside lists and maps; None if the types differ in more than such fields."""
+    """Return a type with the fields of both object types, even inside lists and maps. Return None if the types differ in anything else."""
     types = pa.types
     if types.is_struct(there) and types.is_struct(wanted):
         fields = {there.field(index).name: there.field(index).type for index in range(there.num_fields)}

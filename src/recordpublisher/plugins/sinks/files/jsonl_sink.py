@@ -50,8 +50,8 @@ class JsonlSink(FileSink):
     async def open(self, context: SinkContext) -> None:
         """Open the folder.
 
-        Raises: the errors of the base class; ConfigurationError if an archive would have deserialized values instead of payloads;
-        ImportError if columns are inferred and pyarrow is not installed.
+        Raises: ConfigurationError if the folder cannot be written, or if an archive would have deserialized values instead of payloads;
+        StateError if the folder has positions of an earlier version; ImportError if columns are inferred and pyarrow is not installed.
         """
         if self.keeps_archive and context.value_type not in (None, bytes):
             raise _no_archive_of_values()
@@ -69,7 +69,7 @@ class JsonlSink(FileSink):
         return Folder(self.entries(), self._key, self._path, [])
 
     async def learn(self, contents: Sequence[Any]) -> None:
-        """Store the types of fields that no file of the folder has yet, if types are inferred."""
+        """Store the types of the fields in `contents` that no file of the folder has yet, if types are inferred."""
         if self._inferred is not None:
             seen = await asyncio.to_thread(self._inferred.unknown, contents)
             if seen is not None:
@@ -80,7 +80,7 @@ class JsonlSink(FileSink):
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
         """Return the batch, and its bytes in memory.
 
-        Raises: ConfigurationError if the file belongs to an archive, and would have the deserialized values instead of the payloads.
+        Raises: ConfigurationError if the sink writes an archive and the batch has deserialized values. An archive must have the payloads.
         """
         if self.keeps_archive and batch.decoded is not None:  # The type of a function's values is not known before.
             raise _no_archive_of_values()
@@ -89,9 +89,9 @@ class JsonlSink(FileSink):
     def file_writers(
         self, contents: Sequence[RecordBatch], rejected: list[RejectedRecord]
     ) -> Mapping[str, Callable[[Path], None]]:
-        """Return the file to write, with a function that writes a line for each record; or {} if no record is valid.
+        """Return under the key `""` a function that writes a line for each valid record. Return {} if no record is valid.
 
-        Records with values that JSON cannot represent are added to `rejected`.
+        Records with values that JSON cannot represent are not valid, and are added to `rejected`.
         """
         lines: list[bytes] = []
         for batch in contents if self._inferred is None else self._inferred.fitting(contents, rejected):

@@ -1,4 +1,4 @@
-"""The sink for Parquet files, which have the fields of a type, or the payload, and the metadata. Needs the extra `parquet`."""
+"""The sink for Parquet files. Their columns are the fields of a type, or the payload, and the metadata. Needs the extra `parquet`."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -53,16 +53,18 @@ class ParquetSink(FileSink):
     async def open(self, context: SinkContext) -> None:
         """Open the folder.
 
-        Raises: ConfigurationError if the folder cannot be written, if a field has no column type, or if the files there have other
-        partitions or a column of another type; StateError if positions of an earlier version are there, or if the stored columns cannot be
-        read.
+        Raises:
+
+        - ConfigurationError if the folder cannot be written, or if a field has no column type.
+        - ConfigurationError if the files in the folder have other partitions, or a column of another type.
+        - StateError if the folder has positions of an earlier version, or if the stored columns cannot be read.
         """
         columns = self._first_columns(context)
         await super().open(context)
         self._use(await self._agreed(columns, may_change=True))
 
     async def check_values(self, context: SinkContext) -> str | None:
-        """Check that each field has a column type, and that the folder's files have no other columns. Return the number of columns."""
+        """Check that each field has a column type, and that the folder's files have no other columns. Return how many columns there are."""
         columns = await self._agreed(self._first_columns(context), may_change=False)
         return f"{counted(len(columns.schema), 'column')}"
 
@@ -80,9 +82,9 @@ class ParquetSink(FileSink):
         return columns
 
     async def _agreed(self, columns: FileColumns, *, may_change: bool) -> FileColumns:
-        """Compare the columns with those of the folder, and return the columns to write: inferred ones begin with the folder's columns.
+        """Check that the columns fit the folder's, and return the columns to write. Inferred columns begin with the folder's columns.
 
-        `may_change`: whether new columns may be stored.
+        `may_change`: whether new columns may be stored in the folder.
         """
         if not isinstance(columns, InferredColumns):
             await self._folder().agree(columns.schema, may_change=may_change)
@@ -102,7 +104,7 @@ class ParquetSink(FileSink):
         self._columns, self._schema = columns, self._partitions.columns_of_files(columns.schema)
 
     async def learn(self, contents: Sequence[Any]) -> None:
-        """Store the columns of fields that no file has yet, if columns are inferred."""
+        """Store a column for each field in `contents` that no file of the folder has yet, if columns are inferred."""
         if isinstance(columns := self._columns, InferredColumns):
             seen = await asyncio.to_thread(columns.unknown, contents)
             if seen is not None:
@@ -111,9 +113,10 @@ class ParquetSink(FileSink):
                 self._use(grown)
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
-        """Return a batch without deserialized values as Arrow columns, which need less memory than the batch.
+        """Return the batch in the form in which it waits for a checkpoint, and the bytes of that form in memory.
 
-        Columns of deserialized values are made later, in a thread, because they take longer.
+        A batch without deserialized values becomes Arrow columns, because these need less memory. Deserialized values become columns
+        later, in a thread, because that takes longer.
         """
         refused: list[RejectedRecord] = []
         rows = [] if batch.decoded is not None else self._columns.rows([batch], refused)
@@ -122,7 +125,10 @@ class ParquetSink(FileSink):
     def file_writers(
         self, contents: Sequence[Any], rejected: list[RejectedRecord]
     ) -> Mapping[str, Callable[[Path], None]]:
-        """Return a function for each partition's folder that writes its file. Reject values that do not fit into the columns."""
+        """Return for each partition's folder a function that writes a file into it.
+
+        Records whose values do not fit into the columns are added to `rejected`.
+        """
         by_folder: dict[str, list[pa.RecordBatch]] = {}
         for part in contents:
             for rows in self._columns.rows([part], rejected) if isinstance(part, RecordBatch) else part:

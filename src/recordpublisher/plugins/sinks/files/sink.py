@@ -48,16 +48,16 @@ _SHARD_FILE_BYTES = 128 + 128 + MOST_NAME_BYTES + 4
 
 
 class FileSink(ArchivingSink):
-    """Writes files, exactly once: batches wait for a checkpoint, then become hidden files, which the commit renames.
+    """Writes files, exactly once. Batches wait for a checkpoint, then become hidden files. The commit renames these files.
 
     The folder may be local, or a location of an object store: `s3://bucket/prefix`, `gs://` or `abfss://`.
 
     Files are named `<stream>/<shard>/<first>-<last>`, by sequence and sub-sequence numbers. A file with the same name and other content is
     never replaced: the later file has a suffix. When more than `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
 
-    Files of an archive (`flink.sink.archive`) are named `<stream>/<shard>/<after>_<through>`: they have every record between these
-    positions. The files of one range in several partitions end in `.1of3`. If no record of a range can be written, the range is the name of
-    an empty file below `_recordpublisher`, where no query engine looks for rows.
+    Files of an archive (`flink.sink.archive`) are named `<stream>/<shard>/<after>_<through>`. They have every record of the shard after the
+    position `after`, up to `through`. The files of one range in several partitions end in `.1of3`. If no record of a range can be written,
+    the range is the name of an empty file below `_recordpublisher`, where no query engine looks for rows.
 
     Raises: ConfigurationError if the folder is not set, or is not a valid path.
     """
@@ -77,23 +77,23 @@ class FileSink(ArchivingSink):
         self._files_there = _place_of(folder, key, properties)
         most = _MOST_KEY_BYTES if back_end_of(folder).has_objects else _MOST_PATH_BYTES
         self.folder_bytes = most - len(self._files_there.place.encode()) - _SHARD_FILE_BYTES
-        """Bytes that remain of a path for the names of partition folders."""
+        """How many bytes of a path the names of partition folders may have."""
         self._context = SinkContext()
         self._life = ""
         self._never_published: set[str] = set()
         self._keep([])
 
     def prepare(self, batch: RecordBatch) -> tuple[Any, int]:
-        """Return the form of a batch that waits for the checkpoint, and its size in memory (bytes). Called on the event loop.
+        """Return the form in which a batch waits for the checkpoint, and the size of that form in memory (bytes). Called on the event loop.
 
         The default is the batch itself. Subclasses may return a smaller form.
         """
         return batch, batch.held_bytes
 
     async def learn(self, contents: Sequence[Any]) -> None:
-        """Prepare for the contents of the next files. Called before `file_writers`, on the event loop.
+        """Store what the next files need, before `file_writers` writes `contents`. Called on the event loop.
 
-        A sink that infers columns stores the new ones here, so that no file has a column that other processes do not know.
+        A sink that infers columns stores new columns here, so that no file has a column that other processes do not know.
         """
 
     @abstractmethod
@@ -137,7 +137,7 @@ class FileSink(ArchivingSink):
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch for the next checkpoint.
 
-        Raises: SinkError if the name of its shard or its sequence numbers cannot be file names.
+        Raises: SinkError if the names of the batch's stream and shard, or its sequence numbers, cannot be parts of a path.
         """
         _check_names(batch)
         names = batch.stream, batch.shard_id, _row(batch, 0), _row(batch, -1)
@@ -149,16 +149,16 @@ class FileSink(ArchivingSink):
             self._context.request_checkpoint()
 
     def has_room(self) -> bool:
-        """Return whether less than twice `flink.sink.buffer.bytes` waits. More waits only if commits fail for long."""
+        """Return whether less than twice `flink.sink.buffer.bytes` waits for a checkpoint. More waits only if commits fail for long."""
         return self._waiting_bytes < 2 * self._limit
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Drop the waiting batches of these shards, because another process reads them again."""
+        """Drop the waiting batches of these shards, because another process reads the shards now."""
         self._keep([part for part in self._waiting if part.shard not in shards])
         self._archived.forget(shards)
 
     async def close(self) -> None:
-        """Close the store of the shards' documents."""
+        """Close the store that has the documents of an archive's shards."""
         await self._files_there.shards.close()
 
     # --- commits ---------------------------------------------------------------------------------------------------------------
@@ -196,7 +196,9 @@ class FileSink(ArchivingSink):
     async def publish(self, staged: Sequence[Staged]) -> None:
         """Rename the files into place.
 
-        A file that exists under neither its hidden nor its final name is only logged: usually it was published earlier, and then moved.
+        A file may exist under neither its hidden nor its final name. This is only logged, because usually the file was published
+        earlier and then moved.
+
         Raises: StateError if such a file was staged by this run and never published, because its records are lost.
         """
         # The documents are stored first, so that a shard with files always has a document.
@@ -222,7 +224,7 @@ class FileSink(ArchivingSink):
             )
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete the hidden files of runs that have ended, except those in `kept`."""
+        """Delete the hidden files of worker runs that have ended, except those in `kept`."""
         await self._files_there.discard(has_ended, self._hidden(kept))
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
@@ -230,7 +232,7 @@ class FileSink(ArchivingSink):
         return await self._files_there.leftovers(self._hidden(kept))
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete the files, and abort the uploads."""
+        """Delete these hidden files, and abort these uploads."""
         await self._files_there.remove(leftovers)
 
     def _hidden(self, staged: Sequence[Staged]) -> set[str]:
@@ -282,7 +284,7 @@ _NUMBER = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,110}")
 
 
 def _check_names(batch: RecordBatch) -> None:
-    """Check the names that become parts of a path, which must stay inside the folder.
+    """Check the names that become parts of a path, so that the path stays inside the folder.
 
     The Kinesis client checks the names that it receives, but other publishers may name shards and records as they like.
 

@@ -1,4 +1,4 @@
-"""Writes files into a hidden folder, and renames them once stored positions (an entry) name them, which commits them (S6)."""
+"""Writes files into a hidden folder, and renames them when a worker's stored positions (its entry) name them."""
 
 import asyncio
 import filecmp
@@ -27,7 +27,7 @@ IN_A_TABLE = "it is the folder of a table of Delta or Iceberg, and a reader of a
 EARLIER_FOLDERS = ("subtasks", "workers")
 """Folders in which versions before 26 November 2026 stored their positions."""
 FileName = Annotated[str, msgspec.Meta(pattern=r"^(?!/)(?!(.*/)?\.\.(/|$)).+$")]
-"""A path relative to the sink's folder and inside it. The pattern is checked because another program may have written the entry."""
+"""A path relative to the sink's folder and inside it. The pattern is checked, because another program may have stored the path."""
 T = TypeVar("T")
 StagedFile = tuple[FileName, FileName]
 """The hidden path of a file, and its final name."""
@@ -73,8 +73,8 @@ class StagedFiles:
 
         The hidden paths are unique: they contain `life`, the name of this run of the worker, and `number`, the number of the commit.
 
-        Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run is gone, because a process that
-        has replaced this one deletes the folder.
+        Raises: StateError if a file cannot be written; StoreUnavailableError if the folder of this run is gone. A process that replaces
+        this one deletes the folder.
         """
         try:
             return await _in_thread(self._path, lambda: self._stage(life, number, files))
@@ -91,7 +91,7 @@ class StagedFiles:
         return await _in_thread(self._path, lambda: self._publish(files))
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
-        """Delete the hidden files of runs that have ended, except `kept`."""
+        """Delete the hidden files of worker runs that have ended, except `kept`."""
         await _in_thread(self._path, lambda: self._discard(has_ended, kept))
 
     async def leftovers(self, kept: Collection[str]) -> list[Leftover]:
@@ -171,7 +171,7 @@ def name_after_clash(staged: str, name: str) -> str:
 
 
 def _give_name(hidden: Path, target: Path, others: Iterator[Path]) -> None:
-    """Rename a file to `target`. If a file with other content has that name, it stays, and this file gets the next of the `others`.
+    """Rename a file to `target`, or to the next name of `others` if there is a file `target` with other content.
 
     Raises: OSError if the file cannot be renamed.
     """

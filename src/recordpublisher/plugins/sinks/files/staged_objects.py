@@ -1,4 +1,4 @@
-"""Uploads hidden objects to S3, Google or Azure, and copies them once stored positions name them, which commits them (S6)."""
+"""Uploads hidden objects to S3, Google or Azure, and gives them their final names when a worker's stored positions name them."""
 
 import asyncio
 import tempfile
@@ -50,7 +50,7 @@ class StagedObjects:
         """Do nothing, because object stores have no folders."""
 
     async def why_not_writable(self) -> str | None:
-        """Return why files must not be written here, or None. A missing permission is not found, because only a write would show that."""
+        """Return why files must not be written to this location, or None. Only a write would show that a permission is missing."""
         # Errors are ignored: a user who may not list objects may still write them, and later calls report an outage.
         with suppress(RecordPublisherError), as_state_errors(self.place):
             await self._objects.refresh()
@@ -64,7 +64,8 @@ class StagedObjects:
         """Upload the files as hidden objects. Return the hidden path and the name of each file, and the bytes of all files.
 
         The hidden paths contain `life`, the name of this run of the worker, and `number`, the number of the commit.
-        Raises: StateError if a file cannot be written to the local disk or uploaded; StoreUnavailableError if a retry may help.
+        Raises: StoreUnavailableError if an upload fails and may succeed later; StateError if a file cannot be written to the local disk,
+        or can never be uploaded.
         """
         sizes: list[int] = []
         staged = [(f"{_STAGED}{life}/{number}-{index}", name) for index, name in enumerate(files)]
@@ -109,7 +110,7 @@ class StagedObjects:
         return missing
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Collection[str]) -> None:
-        """Delete the hidden objects of runs that have ended, except `kept`."""
+        """Delete the hidden objects of worker runs that have ended, except `kept`."""
         await self.remove([left for left in await self._staged(kept) if has_ended(left.life)])
 
     async def leftovers(self, kept: Collection[str]) -> list[Leftover]:
@@ -118,7 +119,7 @@ class StagedObjects:
         return await self._staged(kept) + uploads
 
     async def remove(self, leftovers: Iterable[Leftover]) -> None:
-        """Delete the objects, and abort the uploads."""
+        """Delete these objects, and abort these uploads."""
         leftovers = list(leftovers)
         if self._uploads is not None:
             await self._uploads.abort(leftovers)
@@ -139,7 +140,7 @@ class StagedObjects:
         ]
 
     async def _has_other_content(self, hidden: str, name: str) -> bool:
-        """Return whether an object with other content has the name. Raises: FileNotFoundError if the hidden object is gone."""
+        """Return whether the object `name` exists with other content than `hidden`. Raises: FileNotFoundError if `hidden` is gone."""
         staged = await self._client.head_async(hidden)
         try:
             there = await self._client.head_async(name)
@@ -155,7 +156,7 @@ class StagedObjects:
             await self._client.delete_async(path)
 
     async def _each(self, call: Callable[..., Awaitable[None]], arguments: Iterable[Iterable[Any]]) -> None:
-        """Make the call with each of the arguments, a few calls at a time. The first error ends the other calls."""
+        """Make one call with each item of `arguments`, a few calls at a time. The first error ends the other calls."""
         slots = asyncio.Semaphore(_AT_ONCE)
 
         async def limited(given: Iterable[Any]) -> None:

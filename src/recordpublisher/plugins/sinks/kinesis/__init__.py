@@ -1,4 +1,4 @@
-"""The Kinesis sink: puts records into a stream with bounded memory, optionally in key order, and loses none silently (K1 to K4).
+"""The Kinesis sink: puts records into a stream with bounded memory, optionally in key order, and loses none silently.
 
 - `kinesis_sink.py`: the public sink, which is where to start; `producer.py`: the same for programs without asyncio.
 - `writer.py`: accepts a record, and knows when it is acknowledged. It waits while a limit is reached.

@@ -52,11 +52,14 @@ class KinesisSink(OnlyAsyncWith, Sink):
     - `queue_limit`: limit of the records that are not acknowledged: a number, or a function of `SinkStatistics` that returns one.
     - `ordering`: NONE or PER_KEY.
     - `fail_on_error`: if False, records that cannot be put go to `on_failure`, even those that `put` would refuse.
-    - `on_failure`: a function of a `FailedRecord`, called on the event loop. Outside of a job it gets each accepted record that was not
-      put within `flink.job.max.outage`, or within `flink.job.drain.timeout` after a close. Without `on_failure` the next call raises a
-      SinkError with the number of these records. The sink continues in both cases. An error of the function is logged and counted
-      (`callbackErrors`). If the service rejects every call, the sink ends, and the function gets each record that is left.
-      In a job a record that cannot be put ends the sink unless `fail_on_error` is False, and an error of the function ends it always.
+    - `on_failure`: a function of a `FailedRecord`, called on the event loop. Its errors are logged and counted (`callbackErrors`).
+
+    Outside of a job the sink gives up an accepted record that was not put within `flink.job.max.outage`, or within
+    `flink.job.drain.timeout` after a close. `on_failure` gets the record. Without `on_failure` the next call raises a SinkError with the
+    number of these records. The sink continues in both cases. If the service rejects every call, the sink ends, and `on_failure` gets each
+    record that is left.
+
+    In a job a record that cannot be put ends the sink, unless `fail_on_error` is False. An error of `on_failure` always ends it.
 
     Arguments override properties. Raises: ConfigurationError if a setting is invalid.
     """
@@ -92,8 +95,8 @@ class KinesisSink(OnlyAsyncWith, Sink):
         """Whether a record that cannot be put becomes a dead letter of the job."""
         self._rejecting = asyncio.Lock()
         self._is_of_program = False
-        """Whether a job was refused because a program has opened the sink. The job closes the sink once, which must not end the program's
-        use of it.
+        """Whether a job could not open the sink because a program has opened it. The job still calls `close` once. That call must not end
+        the program's use of the sink.
         """
 
     async def __aenter__(self) -> Self:
@@ -138,11 +141,15 @@ class KinesisSink(OnlyAsyncWith, Sink):
 
         With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
 
-        Raises: InvalidRecordError if the service would reject the record, after which the sink stays usable; SinkError if the sink is
-        closed, or if accepted records were given up since the last error; KinesisError or StreamNotFoundError if the service rejects every
-        call, which ends the sink; TypeError if data or a key has another type. A `put` that raises has not accepted its record, except if
-        `wait` is True and a SinkError names this record, or says that it may be in the stream: then the record was accepted. If it was
-        given up, `on_failure` gets it too.
+        A `put` that raises has not accepted its record. With `wait` there is one exception: if a SinkError names this record, or says that
+        it may be in the stream, the record was accepted. If it was given up, `on_failure` gets it too.
+
+        Raises:
+
+        - InvalidRecordError if the service would reject the record. The sink stays usable.
+        - TypeError if data or a key has another type.
+        - SinkError if the sink is closed, or if accepted records were given up since the last error.
+        - KinesisError or StreamNotFoundError if the service rejects every call. This ends the sink.
         """
         if type(partition_key) is not str or explicit_hash_key is not None:
             partition_key, explicit_hash_key = (
@@ -154,10 +161,11 @@ class KinesisSink(OnlyAsyncWith, Sink):
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when every record accepted before this call is acknowledged.
 
-        For a checkpoint return the newest state whose records are all acknowledged. A checkpoint that may be partial waits for one second
-        at most.
+        With `checkpoint` return the newest state of the job whose records are all acknowledged. If the checkpoint may be partial, wait
+        for one second at most.
 
-        Raises: the errors of `put`.
+        Raises: SinkError if the sink was closed, or if it gave up records that this call waited for; KinesisError or StreamNotFoundError
+        if the service rejects every call.
         """
         if checkpoint is None:
             await self._writer.flush()
@@ -181,7 +189,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         In an outage `close` gives up the remaining records once none was acknowledged for `flink.job.drain.timeout`. Call `flush` before
         `close` to wait for `flink.job.max.outage` instead.
 
-        Raises: the errors of `put`, unless an earlier call has raised the error.
+        Raises: the errors of `flush`, unless an earlier call has raised the error.
         """
         if self._is_of_program:
             self._is_of_program = False
@@ -239,7 +247,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         self._failed.append((record, reason))
 
     def _begin_job(self) -> None:
-        """Forget the states and records of an earlier job: a program may give the sink to its next DataFetcher."""
+        """Forget the states and records of an earlier job. A program may give one sink to several DataFetchers, one after the other."""
         self._states = WrittenStates(self._writer.is_flushed)
         self._writes = UnfinishedWrites(self._writer.outstanding_of)
         self._failed: list[tuple[PendingRecord, str]] = []
@@ -253,7 +261,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         return self._writer.has_room()
 
     async def write(self, batch: RecordBatch) -> None:
-        """Put the records of a job's batch with their keys, in order. The job's policy applies to a record that cannot be put."""
+        """Put the records of a job's batch with their keys, in order."""
         rejected: list[tuple[RecordBatch, str]] = []
 
         def reject(index: int, reason: str) -> None:
@@ -274,7 +282,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         await self._reject_failed()
 
     async def _reject_failed(self) -> None:
-        """Write dead letters of the records that could not be put so far, and return when all of them are durable."""
+        """Write a dead letter for each record that could not be put so far. Return when all of them are durable."""
         async with self._rejecting:
             failed = self._failed[:]
             rejected = [
@@ -294,7 +302,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
 
 
 def _copies_of(records: Sequence[UserRecord], source: SourceShard) -> list[PendingRecord]:
-    """Return the records to put from the records that were read. Records with only an ASCII key take a faster path."""
+    """Convert records that were read into records to put. Records that have only an ASCII key are converted faster."""
     return [
         PendingRecord(record.data, key, None, len(record.data) + len(key), source=source)
         if (key := record.partition_key) and record.explicit_hash_key is None and key.isascii()
@@ -304,7 +312,7 @@ def _copies_of(records: Sequence[UserRecord], source: SourceShard) -> list[Pendi
 
 
 def _copy_of(record: UserRecord, source: SourceShard) -> PendingRecord:
-    """Return a record to put from a record that was read. Without a key (AUTO record distribution) the sequence number becomes the key."""
+    """Convert a record that was read into a record to put. Without a key (AUTO record distribution) the sequence number becomes the key."""
     key = record.partition_key or record.sequence_number
     return PendingRecord(
         record.data, key, canonical_hash_key(record.explicit_hash_key), size_of(record.data, key), source=source
@@ -317,7 +325,7 @@ def stream_and_properties(
     settings: JobSettings,
     of: Callable[..., object],
 ) -> tuple[str, Properties]:
-    """Return the name or ARN of the stream, and the properties together with the keyword arguments `settings` of the class `of`.
+    """Return the name or ARN of the stream, and the properties merged with `settings`, the keyword arguments of the class `of`.
 
     Raises: ConfigurationError if there is no stream, or if a setting is invalid.
     """

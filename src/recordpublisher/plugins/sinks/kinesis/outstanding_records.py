@@ -1,4 +1,4 @@
-"""Limits what the sink accepts: outstanding records and bytes, the writes that wait for room, and the largest record (K1, K3)."""
+"""Limits what the sink accepts: outstanding records and bytes, the writes that wait for room, and the largest record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OVERHEAD_BYTES = 220
 
 
 BYTES_PER_SHARD = 10_000_000
-"""Default limit of unacknowledged bytes for each shard: about ten seconds of its throughput, as the reviewers of FLINK-9374 asked for."""
+"""Default limit of unacknowledged bytes for each shard: about ten seconds of its throughput (see FLINK-9374)."""
 
 
 MAX_DEFAULT_BYTES = 128 * 2**20
@@ -40,12 +40,11 @@ NO_LIMIT = 2**62
 
 
 _HALVE_AFTER = 10_000
-"""Number of records after which older ones count half, so that the mean follows a change of size."""
+"""Number of records after which older ones count half in `MeanSize`, so that the mean follows a change of size."""
 
 
 LONG_WAIT_SECONDS = 1.0
-"""A write that waits longer is logged, as in Flink (after ten checks of 100 ms). All such writes share one line in each
-`LOG_INTERVAL_SECONDS`.
+"""A write that waits longer is logged, as in Flink (seconds). All such writes share one line in each `LOG_INTERVAL_SECONDS`.
 """
 
 
@@ -135,7 +134,7 @@ class OutstandingRecords:
         return records, size
 
     def end_epoch(self) -> int:
-        """End the current epoch and begin the next. Return the epoch that ended."""
+        """End the current epoch (the records accepted since the last call), and return its number. Later records are in the next epoch."""
         ended, self.epoch = self.epoch, self.epoch + 1
         count = self.records - self._in_ended_epochs
         if count:
@@ -196,7 +195,7 @@ class MeanSize:
         self._bytes = 0
 
     def add(self, records: int, size: int) -> None:
-        """Count records with `size` bytes in total."""
+        """Count `records` records that have `size` bytes in total."""
         if self._records >= _HALVE_AFTER:
             self._records //= 2
             self._bytes //= 2
@@ -319,7 +318,7 @@ class RecordLimit:
         return found
 
     async def read_after(self, given_at: float) -> None:
-        """Read the limit, unless it was read after `given_at` (seconds of the clock).
+        """Read the limit, if the last read was not after `given_at` (seconds of the clock), the time of the `put` of a record.
 
         Wait first if the last read is less than `SECONDS_BETWEEN_LIMIT_READS` ago.
 

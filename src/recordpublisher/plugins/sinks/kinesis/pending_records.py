@@ -44,7 +44,7 @@ class PendingRecord(msgspec.Struct, gc=False):
     - `epoch`: the number of flushes requested before the record was accepted.
     - `attempts`: consecutive failed attempts.
     - `failed_at`: time of the last failed attempt (seconds of the clock); None if none has failed. In an outage of the shard, attempts of
-      earlier records count as attempts of this record, which waits for them.
+      earlier records count too, because this record waits for them.
     - `failing_for`: seconds for which the attempts have failed.
     - `source`: the shard that a job has read the record from; None if no job has read it.
     - `origin`: the record that was read, and its shard, if the job writes a dead letter of a record that cannot be put.
@@ -98,7 +98,7 @@ def is_obviously_valid(record: PendingRecord, max_record_bytes: int) -> bool:
 
 
 def are_obviously_valid(records: Sequence[PendingRecord], max_record_bytes: int) -> bool:
-    """Return whether each record passes `is_obviously_valid`; False without a record."""
+    """Return whether each record passes `is_obviously_valid`, or False if there is no record."""
     keys = [record.partition_key for record in records]
     lengths = [len(key) for key in keys]
     return (
@@ -156,7 +156,7 @@ class AwaitedRecords:
 
     def __init__(self) -> None:
         self._futures: dict[int, asyncio.Future[None]] = {}
-        """The calls that wait, each by the `id` of its record, which the call keeps alive."""
+        """The futures of the calls that wait, by the `id` of their records. A call keeps its record alive."""
 
     def __bool__(self) -> bool:
         """Return whether any call waits."""
@@ -186,7 +186,7 @@ class AwaitedRecords:
         return True
 
     def fail_all(self, reason: str) -> None:
-        """Raise a SinkError in every call that waits, whose record was accepted."""
+        """Raise a SinkError in every call that waits. The records of these calls were accepted."""
         for future in self._futures.values():
             if not future.done():
                 future.set_exception(SinkError(reason))
@@ -248,7 +248,7 @@ class FailedRecords:
     def begin(self, on_failed: Callable[[], None] | None, *, continues: bool) -> None:
         """Set what a failure does, and forget the error that ended an earlier use of the sink. Called before records are accepted.
 
-        - `on_failed`: called when an error has ended the sink, so that the job need not wait for its next call of the sink.
+        - `on_failed`: called when an error has ended the sink.
         - `continues`: whether the sink continues after it has given up a record, as outside of a job.
         """
         self._on_failed, self.continues = on_failed, continues
@@ -261,23 +261,26 @@ class FailedRecords:
         return self._fails_on_error and not self.continues
 
     def raise_if_ended(self) -> None:
-        """Raise the error that ended the sink, if any. Errors of PutRecords calls reach the caller here (FLINK-9374)."""
+        """Raise the error that ended the sink, if any. Errors of PutRecords calls reach the caller here."""
         if self.error is not None:
             self.was_raised = True
             raise self.error
 
     def take_untold_error(self) -> BaseException | None:
-        """Return the error that ended the sink, once, unless a caller has received it or the callback has received the records."""
+        """Return the error that ended the sink, if no caller has received it yet. Later calls return None.
+
+        With a callback always return None, because the callback has received the records.
+        """
         if self.was_raised or self._callback is not None:
             return None
         self.was_raised = self.error is not None
         return self.error
 
     def raise_if_failed(self, known: int | None = None) -> None:
-        """Raise the error that ended the sink, or else an error about the records given up since the last such error.
+        """Raise the error that ended the sink, or else an error about the records that were given up and not reported yet.
 
-        - `known`: the number of records given up when this call began. With it a flush raises even if another call has reported the same
-          records in the meantime.
+        - `known`: the number of records given up before a flush began. If it is set, all records given up since then are reported, even
+          if another call has reported them.
         """
         self.raise_if_ended()
         count = self._given_up - (self.known if known is None else known)

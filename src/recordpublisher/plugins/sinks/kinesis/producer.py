@@ -165,8 +165,8 @@ class Producer:
     def close(self) -> None:
         """Flush, and end the thread. In an outage give up records like `KinesisSink.close`.
 
-        Raises: the errors of `put`, unless an earlier call has raised the error; RecordPublisherError if `on_failure` calls `close`, which
-        would wait for `on_failure`.
+        Raises: the errors of `put`, unless an earlier call has raised the error; RecordPublisherError if `on_failure` calls `close`,
+        because each would wait for the other.
         """
         if (thread := self._thread) is not None:
             thread.loop.refuse_own_thread()
@@ -192,7 +192,7 @@ class Producer:
         return self._current_sink().exported_metrics()
 
     def reasons_not_ready(self) -> list[str]:
-        """Return the reasons of `KinesisSink.reasons_not_ready`. Empty before the first `put`, which opens the producer.
+        """Return in plain words why the producer puts no records (see `KinesisSink.reasons_not_ready`). Empty before the first `put`.
 
         If the producer could not be opened, or its stream was deleted, this call starts another attempt to open it.
         """
@@ -266,7 +266,7 @@ class _SinkThread:
         self._context = context
         self._opening: asyncio.Task[KinesisSink] | None = None
         self._last_reasons: list[str] = []
-        """The reasons of the sink before the present one. They stay true until the present attempt to open has a cause of its own."""
+        """Why the sink of the previous attempt to open was not ready. Reported until the current attempt has a cause of its own."""
         self._untold_error: BaseException | None = None
         """The error of a sink whose stream was deleted, until a caller receives it."""
         self._closing = threading.RLock()
@@ -288,9 +288,9 @@ class _SinkThread:
             raise
 
     def reasons_not_ready(self) -> list[str]:
-        """Return the reasons of the sink. If it could not be opened, or its stream was deleted, try to open it again.
+        """Return why the sink is not ready. If it could not be opened, or its stream was deleted, try to open it again.
 
-        `put` cannot be relied on for that, because a process that is not ready may get no requests.
+        The next `put` would also try that. But a process that is not ready may get no requests to put.
         """
         sink, opening = self.sink, self._opening
         if opening is None or self._is_usable():
@@ -323,7 +323,7 @@ class _SinkThread:
         return await sink.__aenter__()
 
     def _is_usable(self) -> bool:
-        """Return whether the sink is open, and its stream was not deleted since. A stream may be created again, as it may at the start."""
+        """Return whether the sink is open and its stream still exists. If the stream was deleted, the sink may be opened again later."""
         # After other errors that end a sink, for example missing rights, an opening may succeed and lose the next records as well.
         return self._is_open() and not self.sink.has_lost_stream()
 
@@ -399,14 +399,14 @@ _STARTED: set[Producer] = set()
 """The producers of this process that have begun and are not closed; they are flushed at exit even if the program forgets them."""
 _INHERITED: list[object] = []
 _registered: list[bool] = []
-"""Empty until a producer begins; then whether the exit of the interpreter will still close the producers."""
+"""Empty until a producer begins. Then its only item says whether the exit of the interpreter will still close the producers."""
 
 
 def _flush_at_exit() -> bool:
     """Register a function that closes all producers when the interpreter exits. Return False if the exit would no longer call it.
 
-    The function runs after all threads that are not daemons have ended, because these may put records until then. A child of
-    multiprocessing runs no such functions, so there the producers are flushed before the threads end.
+    The function runs after all threads that are not daemons have ended, because these may put records until then. In a child of
+    multiprocessing Python calls no such function, so there the producers are flushed before the threads end.
     """
     if not _registered:
         _registered.append(call_before_pools_close(partial(_end_all, _flush_or_say_so)))

@@ -1,4 +1,4 @@
-"""Takes the records of the next PutRecords call off the queues, and sorts the records of a call by result (K2, K4)."""
+"""Takes the records of the next PutRecords call off the queues, and sorts the records of a call by result."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ NEVER = float("inf")
 TIMER_TOLERANCE_SECONDS = 0.001
 """A call that is due within this time counts as due, because timers are rounded."""
 COALESCE_SECONDS = 0.01
-"""Shards whose next send is this close go into the same call: one call instead of many small ones."""
+"""Shards whose next send is due within this time share one call, instead of many small ones (seconds)."""
 THROTTLED = "ProvisionedThroughputExceededException"
-"""One of the two error codes of a single record; the other is InternalFailure (API reference)."""
+"""The error code of a throttled record. The other error code of a single record is InternalFailure."""
 NOT_SENT = "NotSent"
 """The error code of a record whose call the service has refused because of other records, or for a reason not known yet."""
 LONGEST_TRY_SECONDS = 60.0
-"""Longest time between two failures of a record that counts as part of an outage.
+"""Longest time between two failures of a record that counts as part of an outage (seconds).
 
-If it was longer, the process may have been suspended, or may not have been permitted to write.
+In a longer time the process may have been suspended, or may not have been permitted to write.
 """
 
 
@@ -33,8 +33,8 @@ def classify_results(
 ) -> PutOutcome:
     """Sort a batch's records by result, and count the failed attempt of each record that was not taken.
 
-    A record also counts as failed if its result has neither a shard nor an error code. A throttled record does not lose an attempt while
-    the shard takes other records of the same call, because a slow shard is not a failure.
+    A record also counts as failed if its result has neither a shard nor an error code. Throttling does not use up a retry if the shard
+    takes other records of the same call, because a slow shard is not a failure.
     """
     failed = [index for index, one in enumerate(results) if one.error_code is not None or one.shard_id is None]
     if not failed:
@@ -74,7 +74,7 @@ class ShardBatch:
 PutRequest = list[ShardBatch]
 """The records of one call, shard by shard, in the order in which they are sent."""
 Unsent = list[tuple[ShardBatch, int, list[PendingRecord]]]
-"""What was not sent of a call, by batch: the number of Kinesis records of which nothing was sent, and all user records not sent."""
+"""For each batch of a call: how many of its Kinesis records were not sent at all, and all its user records that were not sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class GivenUp:
 class PutOutcome:
     """The records of one batch by result.
 
-    `misrouted` are acknowledged records that were not taken by the shard that their keys decide. With AUTO record distribution, in which
-    keys do not decide the shard, only records that an unknown shard took are misrouted.
+    `misrouted`: acknowledged records that another shard took than the one that their keys decide. With AUTO record distribution keys do
+    not decide the shard, so only records that an unknown shard took are misrouted.
     """
 
     acknowledged: list[PendingRecord]
@@ -115,7 +115,7 @@ def results_of_failed_call(error: TransientError, records: int) -> list[PutResul
 
 
 def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry], largest: int) -> list[PutResult]:
-    """Return the results of a call that the service refused because records exceed the stream's size limit, which was lowered.
+    """Return the results of a call that the service refused because the stream's limit for the size of records was lowered.
 
     Records that exceed the new limit (`largest`, in bytes) count as refused. The other records are sent again.
     """
@@ -127,9 +127,9 @@ def results_of_refused_call(error: FatalKinesisError, entries: Sequence[PutEntry
 
 
 def split_by_sent(request: PutRequest, kept: Sequence[PendingRecord | None]) -> tuple[PutRequest, Unsent]:
-    """Return the request with only what was sent of it, and what was not sent.
+    """Divide a request into the records that were sent and those that were not.
 
-    - `kept`: what was sent of each record of the request; None if nothing was sent.
+    - `kept`: the sent part of each record of the request; None if no part was sent.
     """
     remaining = iter(kept)
     sent: PutRequest = []
@@ -177,9 +177,9 @@ def user_records_without(acknowledged: list[PendingRecord], misrouted: list[Misr
 def take_next_request(
     queues: Iterable[TargetShardQueue], now: float, limits: KinesisSinkSettings
 ) -> PutRequest | float:
-    """Take the records of the call that is due now off the queues. If no call is due, return the time of the next check.
+    """Remove the records of a call that is due now from the queues, and return them. If no call is due, return the time of the next check.
 
-    A call is due when it can be filled, or when a record has waited for the linger (see `TargetShardQueue`).
+    A call is due when it can be filled, or when a record has waited long enough (the linger).
     """
     ready, check_at = _ready(queues, now)
     if not ready:

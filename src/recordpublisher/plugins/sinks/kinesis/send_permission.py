@@ -1,4 +1,4 @@
-"""Decides which records of a job may be sent now (E4)."""
+"""Decides which records of a job may be sent now."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class SendPermission:
         return self._may_write is None or self._may_write()
 
     def source(self, key: str) -> SourceShard:
-        """Return the object that all records of a shard refer to. After a `revoke` of the shard, later records get a new object."""
+        """Return the object to which all records of the shard `key` refer. Records after a `revoke` of the shard get a new object."""
         source = self._sources.get(key)
         if source is None:
             source = self._sources[key] = SourceShard()
         return source
 
     def revoke(self, keys: Collection[str]) -> None:
-        """Mark these shards as no longer read here."""
+        """Mark the shards with these keys as read by another process. Their records are no longer sent here."""
         for key in self._sources.keys() & keys:
             self._sources.pop(key).is_revoked = self._has_revoked = True
 
     async def sendable(self, records: Sequence[PendingRecord]) -> list[PendingRecord | None]:
-        """Wait until the records may be sent, and return what to send of each: None if nothing of it may be sent."""
+        """Wait until the job may write. Return the part of each record that may be sent, or None if no part may be sent."""
         while True:
             kept = [*(map(self._without_revoked, records) if self._has_revoked else records)]
             if self.is_given or not any(kept):
@@ -50,7 +50,7 @@ class SendPermission:
             await asyncio.sleep(PERMISSION_SECONDS)
 
     def _without_revoked(self, record: PendingRecord) -> PendingRecord | None:
-        """Return the record without the parts that must not be sent, or None if no part may be sent."""
+        """Return the record without the parts whose shards were revoked, or None if no part is left."""
         parts = [part for part in record.user_records if not part.is_revoked]
         if not parts or len(parts) == len(record.user_records) or self._aggregator is None:
             return record if parts else None

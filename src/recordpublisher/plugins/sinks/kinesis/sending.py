@@ -1,4 +1,4 @@
-"""Sends queued records with PutRecords calls, and applies the result of each record (K2, K4)."""
+"""Sends queued records with PutRecords calls, and applies the result of each record."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 
 log = logging.getLogger("recordpublisher.producer")
 OUTAGE_CALLS = 3
-"""After this many calls in a row of which a shard took no record, the outage counts for the waiting records too."""
+"""When a shard has taken no record of this many calls in a row, its outage counts for the waiting records too."""
 GIVEN_UP_PER_CALL = 2000
 """Most waiting records that are given up after one failed call. That blocks the loop for about ten milliseconds."""
 READY_AFTER_SECONDS = 10.0
@@ -68,7 +68,10 @@ READY_AFTER_SECONDS = 10.0
 Without this pause a server would be ready again after each record given up, because other calls may succeed while puts fail.
 """
 REMEMBERED_SECONDS = 600.0
-"""If a put fails within this time after the service has responded to another call, the outage counts from its beginning (seconds)."""
+"""How long an outage is remembered after the service has responded to a probe, a call that writes nothing (seconds).
+
+If a put fails in this time, the outage counts from its first failure.
+"""
 PROBE_RETRY = RetryPolicy(0, base_ms=1_000, max_ms=10_000, exponent=1.5, max_outage_ms=2**62)
 """Retries of the call that asks whether the service responds. They are slow, because an account has 20 such calls a second."""
 
@@ -126,20 +129,23 @@ class RecordSending:
         self._call_error: asyncio.Future[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._ending: asyncio.Task[None] | None = None
-        """Gives up what is left after an error has ended the sink outside of a job."""
+        """A task that gives up the remaining records, after an error has ended the sink outside of a job."""
         self._is_closed = False
         self._failing: dict[TargetShardQueue, float] = {}
         self._failing_since: float | None = None
         self._failed_at = -NEVER
         self._responded_at: float | None = None
-        """When the service responded to another call after failed puts of which no record is left. None once a put has ended since then."""
+        """When the service responded to `_probe` (seconds of the clock). None again when the next put has ended.
+        """
         self._probing: asyncio.Task[None] | None = None
         self.taken_at = -NEVER
         """When a shard last took a record (seconds of the clock)."""
         self.last_failure = ""
         """The error of the last call that failed."""
         self.retried_seconds = 0.0
-        """How long the oldest record of the last failed call has failed. Shorter than `failing_seconds` after records were given up."""
+        """How long the oldest record of the last failed call has failed (seconds). The outage may have lasted longer
+        (`failing_seconds`), if earlier records were given up.
+        """
 
     async def open(self) -> None:
         """Read the stream's limits and shards, and start the tasks.
@@ -176,9 +182,9 @@ class RecordSending:
 
     @property
     def failing_seconds(self) -> float:
-        """Longest time for which a shard has taken no record, not counting shards that only throttle; 0 without such a shard (seconds).
+        """How long the shard that has failed for the longest time has taken no record (seconds); 0 if no shard fails.
 
-        Any thread may read it.
+        A shard that only throttles does not count as failing. Any thread may read this property.
         """
         since = self._failing_since
         if since is None or self._responded_at is not None:
@@ -187,10 +193,10 @@ class RecordSending:
 
     @property
     def refused_since(self) -> float:
-        """The time on the monotonic clock (seconds) since which calls have failed or had no response, while no shard has taken a record.
+        """Since when calls fail or have no response, while no shard takes a record (seconds of the monotonic clock).
 
-        Throttling does not count as a failure. It is `NEVER` if no call has failed and none is open. It is also `NEVER` if the service has
-        answered a probe after the failures, and no record was sent after that answer. Any thread may read this property.
+        Throttling does not count as a failure. The value is `NEVER` if no call has failed and none is open. It is also `NEVER` if the
+        service has answered a probe after the failures, and no record was sent after that answer. Any thread may read this property.
         """
         open_since = [began for _, began in list(self._calls.values())]
         failing_since = None if self._responded_at is not None else self._failing_since
@@ -260,7 +266,7 @@ class RecordSending:
             self._wake_for_full_call()
 
     def enqueue_all(self, records: Sequence[PendingRecord]) -> None:
-        """Queue many records at once, which costs a fraction of `enqueue`. With PER_KEY each record is queued by itself."""
+        """Queue many records, at a fraction of the cost of `enqueue`. With PER_KEY each record is queued by itself."""
         if self._order is not None:
             for record in records:
                 self.enqueue(record)
@@ -293,7 +299,7 @@ class RecordSending:
     # --- 2. a call takes records off the queues --------------------------------------------------------------------------------------
 
     async def _send_when_due(self) -> None:
-        """Send until cancelled. Raises: the first error of a call that retries cannot fix."""
+        """Start each PutRecords call when it is due, until cancelled. Raises: the first error that a retry cannot fix."""
         self._call_error = asyncio.get_running_loop().create_future()
         try:
             while not self._call_error.done():
@@ -339,7 +345,7 @@ class RecordSending:
         self._handle_results(request, results)
 
     def _forget(self, unsent: Unsent, sent_keys: Collection[str]) -> None:
-        """Count user records that must no longer be sent as finished, and not as put.
+        """Count the unsent records of revoked shards as finished, but not as put.
 
         - `sent_keys`: the keys of the records that were sent. Their results release the next records of these keys.
         """
@@ -352,7 +358,7 @@ class RecordSending:
             self._release_next_of_keys([part for part in parts if part.partition_key not in sent_keys])
 
     async def _put_records(self, entries: list[PutEntry]) -> list[PutResult]:
-        """Return one result for each entry, even if the call has failed as a whole. Raises: errors that retries cannot fix."""
+        """Call PutRecords. Return one result for each entry, even if the call fails as a whole. Raises: errors that retries cannot fix."""
         try:
             response = await self._port.put_records(self._stream, entries)
         except TransientError as error:
@@ -432,14 +438,14 @@ class RecordSending:
             OUTAGES.on_end(queue, is_success=bool(outcome.acknowledged))
 
     def _note_failing(self) -> None:
-        """Store the time at which the first of the failing shards began to fail, because any thread may read `failing_seconds`."""
+        """Store since when the first of the failing shards has failed. Any thread may read this time (`failing_seconds`)."""
         self._failing_since = min(self._failing.values(), default=None)
 
     async def _probe(self) -> None:
-        """Call the service until it responds, because a server that is not ready may get no requests, and then puts no records.
+        """Call the service until it responds. Used after failed puts of which no record is left.
 
-        Puts may still fail after the service has responded. Therefore the outage is remembered: the server is ready until a put fails, and
-        from then on not ready, without another ten seconds of failures.
+        A server that is not ready may get no requests, and then no put would show that the outage has ended. If a put fails after the
+        response, the server is not ready at once.
         """
         while self._failing and self._responded_at is None and self._failures.error is None:
             await asyncio.sleep(READY_AFTER_SECONDS * random.uniform(1.0, 1.2))  # noqa: S311 - jitter
@@ -458,10 +464,10 @@ class RecordSending:
     def _age_waiting(
         self, batch: ShardBatch, outcome: PutOutcome, now: float
     ) -> tuple[list[PendingRecord], list[PendingRecord]]:
-        """Add a shard's outage to the records that wait for a failing call, and return the records that have waited too long.
+        """Count a shard's outage for the records that wait behind a failing call. Remove and return the records that have waited too long.
 
-        The first list has records from the queue, the second has records that were held for the order of their key. These records are
-        removed from both places. If waiting records did not age, the retries of each would begin only after those of the records before it.
+        The first list has records from the queue, the second has records that were held for the order of their key. Without this method a
+        waiting record would begin its retries only after all records before it have used up theirs.
         """
         queue, policy = batch.queue, self._settings.retries
         if queue.consecutive_failures < OUTAGE_CALLS or policy.max_outage_ms is None or self._failures.ends_sink:
@@ -592,7 +598,8 @@ class RecordSending:
     def _complete_misrouted(self, aggregate: PendingRecord, shard_id: str, shard_map: ShardMap) -> None:
         """Acknowledge the parts of an aggregate that belong to the shard `shard_id`, and send the other parts again.
 
-        Readers drop a part whose hash key lies outside the range of the shard that has the aggregate, unless keys do not decide the shard.
+        Readers drop a part whose hash key lies outside the range of the shard that has the aggregate. With AUTO record distribution keys do
+        not decide the shard, and all parts are acknowledged.
         """
         if not shard_map.keys_decide:
             self._acknowledge(aggregate.parts)

@@ -1,4 +1,4 @@
-"""Queues each record for the shard that takes it: the map of the shards, their queues and aggregates, and new listings (K1, K4)."""
+"""Queues each record for the shard that takes it: the map of the shards, their queues and aggregates, and new listings."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .sink_settings import KinesisSinkCounters
 
 log = logging.getLogger(__name__)
 ANY_SHARD = "any shard"
-"""Id of the only queue of a stream with AUTO record distribution if there is no aggregation.
+"""Id of the only queue of a stream with AUTO record distribution, if records are not aggregated.
 
-Keys do not decide there which shard takes a record.
+In such a stream the key of a record does not decide its shard.
 """
 _MAX_CACHED_KEYS = 65_536
 """Most keys whose queue is cached. Hashing a key costs more than everything else that is done for a record."""
@@ -48,18 +48,18 @@ Any shard may take a record there, so no result would show that the stream was s
 MIN_DESCRIBE_INTERVAL_SECONDS = 10.0
 """Pause between two requests for the record distribution, because an account has 20 DescribeStreamSummary calls a second."""
 UNLISTED_SECONDS = 30.0
-"""How long an aggregate waits for a listing that has the shard that took it (seconds): ListShards is eventually consistent.
+"""How long an aggregate waits until ListShards, which is eventually consistent, shows the shard that took it (seconds).
 
-If the aggregate were put again, readers would get a copy of its records for each listing without the shard.
+If each listing without this shard caused another put of the aggregate, readers would get a copy of its records each time.
 """
 MisroutedRecord = tuple[PendingRecord, str]
 """An acknowledged record and the shard that took it, which is not the expected one."""
 _PART_OVERHEAD = 12
-"""Bytes of a part in addition to its data: two tags with lengths of up to three bytes, and an index."""
+"""Bytes of a user record in an aggregate, in addition to its data: two tags with lengths of up to three bytes, and an index."""
 _KEY_OVERHEAD = 3
-"""Bytes of a key in the key table in addition to the key itself."""
+"""Bytes of a key in the key table of an aggregate, in addition to the key itself."""
 _HASH_KEY_BYTES = 39 + _KEY_OVERHEAD + 4
-"""Bytes of an explicit hash key in its table, and of the index that points to it."""
+"""Bytes of an explicit hash key in the table of an aggregate, and of the index that points to it."""
 _FRAME = 20
 """Bytes of an aggregate's magic number and digest."""
 
@@ -114,7 +114,7 @@ class ShardQueues:
         return queue
 
     def by_queue(self, records: Sequence[PendingRecord]) -> Iterable[tuple[TargetShardQueue, Sequence[PendingRecord]]]:
-        """Return the records that each queue gets, in order."""
+        """Return each queue with the records that go into it, in order."""
         if len(self._queues) == 1:
             return [(next(iter(self)), records)]
         found: dict[TargetShardQueue, list[PendingRecord]] = {}
@@ -151,7 +151,7 @@ class TargetShardQueue:
         self.shard = shard
         self.rate_limit = rate_limit
         self.known_shards: Mapping[str, HashRange] | None = None
-        """The listed shards, each of which may take a record, if keys do not decide the shard. If None, only `shard` may take a record."""
+        """With AUTO record distribution the listed shards: any of them may take a record. Otherwise None: only `shard` may."""
         self.rate = AdaptiveRate(rate_limit.initial_fraction)
         self.records: deque[PendingRecord] = deque()
         self.queued_bytes = 0
@@ -163,7 +163,7 @@ class TargetShardQueue:
         self._burst_limit_seconds = self.rate.fraction * BURST_SECONDS
         """One call sends as much as the shard takes in this time at its rate limit."""
         self.waiting_since = 0.0
-        """When the oldest queued record began to linger."""
+        """Since when the oldest queued record waits for later records (seconds of the clock)."""
         self.consecutive_failures = 0
         """Number of calls in a row of which the shard took no record."""
 
@@ -233,7 +233,7 @@ class TargetShardQueue:
     def take(self, max_records: int, max_bytes: int, *, is_due: bool) -> RecordsAndBytes:
         """Remove and return Kinesis records up to the limits. A record larger than `max_bytes` is taken alone.
 
-        - `is_due`: whether the linger has passed, so that aggregates are sent even if they are not full.
+        - `is_due`: whether records have waited long enough (the linger). Then aggregates are taken even if they are not full.
         """
         max_records = min(max_records, self.burst_records)
         max_bytes = min(max_bytes, self.burst_bytes)
@@ -250,7 +250,7 @@ class TargetShardQueue:
     def mark_sent(self, taken: RecordsAndBytes, now: float) -> float:
         """Count records as in flight. Return the seconds that the shard needs for them at its rate limit.
 
-        The linger of the records that are still queued begins now, unless they already fill a Kinesis record.
+        The waiting time (linger) of the records that are still queued begins now, unless they already fill a Kinesis record.
         """
         records, size = len(taken[0]), taken[1]
         seconds = self.rate_limit.seconds_for(records, size)
@@ -280,7 +280,7 @@ class TargetShardQueue:
         self._burst_limit_seconds = self.rate.fraction * self.rate.burst_seconds(now)
 
     def _limit_credit(self, now: float) -> None:
-        """Limit how much unused rate later calls may use in addition: MAX_CREDIT_SECONDS, minus the seconds of the calls in flight.
+        """Limit the unused time that later calls may catch up on: MAX_CREDIT_SECONDS, minus the seconds of the calls in flight.
 
         A delayed call in flight may reach the shard together with new calls. All of them must fit into the shard's limit.
         """
@@ -293,7 +293,7 @@ class TargetShardQueue:
 
 
 class AggregatingShardQueue(TargetShardQueue):
-    """A queue whose user records are sent as aggregates: full ones at once, and the rest when the linger has passed."""
+    """A queue whose user records are sent as aggregates. Full aggregates are sent at once, the last one after a short wait (the linger)."""
 
     def __init__(self, shard: Shard, rate_limit: ShardRateLimit, aggregator: KplAggregator) -> None:
         super().__init__(shard, rate_limit)
@@ -306,7 +306,7 @@ class AggregatingShardQueue(TargetShardQueue):
 
     @property
     def sendable_bytes(self) -> int:
-        """Bytes that could be sent now (estimate). Records that do not fill an aggregate wait for the linger, so they do not count."""
+        """Bytes that could be sent now (estimate). Records that do not fill an aggregate wait for later records, so they do not count."""
         return min(self._full_aggregates * self._aggregator.max_bytes, super().sendable_bytes)
 
     @property
@@ -349,7 +349,7 @@ class KplAggregator:
     ) -> list[PendingRecord]:
         """Remove the user records of the next Kinesis record from a queue. An existing aggregate, or a large record, is taken alone.
 
-        - `of_one_key`: whether the queue holds the records of one partition key, whose explicit hash keys may lead to several shards.
+        - `of_one_key`: whether all records of the queue have one partition key. Their explicit hash keys may lead to several shards.
         """
         first = queue.popleft()
         parts, keys = [first], {first.partition_key}
@@ -403,7 +403,10 @@ class KeyOrder:
         return [record for of_key in held.values() for record in of_key]
 
     def release_after(self, done: Iterable[PendingRecord]) -> list[PendingRecord]:
-        """Remove and return the held record, or aggregate, that may be sent next for each key of the completed records `done`."""
+        """Remove and return the held records that may be sent now, because the records `done` are complete.
+
+        For each key of `done` this is the next held record or aggregate.
+        """
         return [one for key in {one.partition_key for one in done} if (one := self._release_next(key)) is not None]
 
     def _release_next(self, key: str) -> PendingRecord | None:
@@ -434,7 +437,7 @@ class ShardMap:
 
     - `open_count`: the number of open shards, even if keys do not decide the shard.
     - `ranges`: the hash range of every listed shard, including closed shards.
-    - `keys_decide`: whether a record's shard is known before it is put.
+    - `keys_decide`: whether the key of a record decides its shard.
     """
 
     shards: tuple[Shard, ...]
@@ -447,8 +450,8 @@ class ShardMap:
     def of(cls, listed: Iterable[Shard], distributes_by_key: bool = True, keeps_ranges: bool = False) -> ShardMap:
         """Return the map of a listing. Closed shards take no records.
 
-        - `keeps_ranges`: whether each aggregate has only records of one shard's range, even if keys do not decide the shard (AUTO). Once a
-          stream is switched back from AUTO, readers drop the records of an aggregate that are outside the range of its shard.
+        - `keeps_ranges`: whether each aggregate has only records of one shard's range, even with AUTO record distribution. If a stream is
+          switched back from AUTO, readers drop those records of an aggregate that are outside the range of its shard.
 
         Raises: ImpossibleStateError if the listing has no open shard.
         """
@@ -498,13 +501,13 @@ class TargetShardListing:
         """The aggregates that wait for the listing that is being made."""
         self._last_misrouted: dict[str, int] = {}
         self._unlisted_since: dict[str, float] = {}
-        """When a listing first lacked a shard that had taken an aggregate (seconds of the clock)."""
+        """For each shard that has taken an aggregate and is not listed: when a listing first lacked it (seconds of the clock)."""
         self._described_at = -math.inf
         self._is_requested = False
         self._wakeup = Notifier()
 
     def request(self, misrouted: list[MisroutedRecord]) -> None:
-        """List the shards soon, because other shards than expected took these records. Keep the aggregates among them for `next_map`."""
+        """List the shards soon, because unexpected shards took these records. Keep the aggregates among the records for `next_map`."""
         self._misrouted += [each for each in misrouted if each[0].parts]
         record, shard_id = misrouted[-1]
         self._last_misrouted[shard_id] = record.hash_key

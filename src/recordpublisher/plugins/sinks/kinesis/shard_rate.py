@@ -42,15 +42,15 @@ UNCONTESTED_INCREASE = 0.1
 
 
 FREQUENT_REFUSALS = 5.0
-"""Number of refusing calls in the time in which the shard takes one second's worth of our records. Above it, refusals are frequent.
+"""Refusals are frequent if there are more refused calls than this while the shard takes one second's worth of our records.
 
-Producers that back off cause one to five such calls; one that does not back off causes nine (measured with boto3). Refusals as frequent as
-these do not end when this sink slows down.
+Other producers that back off cause one to five refused calls. A producer that does not back off causes nine (measured with boto3), and
+its refusals do not end when this sink slows down.
 """
 
 
 REFUSALS_MEMORY = 3.0
-"""Refusing calls are averaged over the records that the shard takes in three seconds."""
+"""The number of refused calls is averaged over the records that the shard takes in this time (seconds)."""
 
 
 TOLERATED_SHARE = 0.05
@@ -73,7 +73,7 @@ FREQUENT_BURST_SECONDS = 0.04
 
 
 BURST_JITTER = 0.5
-"""The size of such a call varies at random by up to this part.
+"""While calls are refused now and then, their size varies at random by up to this part.
 
 Otherwise sinks with the same rate would always follow each other in the same order, and the last one would be refused most.
 """
@@ -83,7 +83,7 @@ class AdaptiveRate:
     """Adapts the rate at which one shard is sent records (`fraction`, a part of its rate limit) to refused records.
 
     The rate grows by the same amount every second, and each refused record lowers it by the same amount (the primal algorithm of Kelly,
-    Maulloo and Tan, 1998: additive increase, a decrease by the price). It becomes stable at a certain number of refusals per second.
+    Maulloo and Tan, 1998). It becomes stable at a certain number of refusals per second.
     Sinks that share a shard come to the same rate, because the shard refuses the same share of their records.
 
     If refusals continue at any rate, they are random, or other producers do not back off. The sink then accepts that a small part of the

@@ -1,4 +1,4 @@
-"""The core of the sink, independent of jobs: accepts records, and knows when they are acknowledged (K1 to K4)."""
+"""The core of the sink, independent of jobs: accepts records, and knows when they are acknowledged."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ from .sink_settings import KinesisSinkCounters, KinesisSinkSettings
 log = logging.getLogger("recordpublisher.producer")
 NOT_OPEN = "is not open: put inside 'async with sink:'"
 NO_CAUSE_YET = "it is not open"
-"""Why nothing is put while the first attempt to open has not failed."""
+"""The reason why nothing is put, as long as no attempt to open the sink has failed."""
 OnInvalid = Callable[[int, str], None]
 RECORDS_PER_YIELD = 500
 """Number of records accepted before other tasks of the loop may run: about a millisecond."""
@@ -50,9 +50,7 @@ RECORDS_PER_YIELD = 500
 class KinesisWriter:
     """Accepts records for one stream. Records that are not acknowledged are bounded in number and bytes.
 
-    `put` and `put_all` check a record, wait for room and count it. `RecordSending` (`sending.py`) brings the record to the stream. When its
-    result has arrived, `OutstandingRecords` (`outstanding_records.py`) counts the record as complete, and `_wake_waiters` wakes waiting
-    flushes and writes.
+    `put` and `put_all` check a record, wait for room and count it. `RecordSending` (`sending.py`) brings the record to the stream.
 
     Everything runs on one event loop; any number of its tasks may call `put` and `flush`.
     """
@@ -187,7 +185,7 @@ class KinesisWriter:
         return self.why_refused(min(min_seconds, self._max_outage_seconds))
 
     def why_refused(self, min_seconds: float) -> str | None:
-        """Return in plain words for how long and why no put has succeeded; None if that has lasted `min_seconds` at most."""
+        """Return in plain words for how long and why no put succeeds, or None if that time is not longer than `min_seconds`."""
         failing = self._sending.refused_seconds
         if failing <= min_seconds:
             return None
@@ -279,13 +277,16 @@ class KinesisWriter:
         self._failures.raise_if_failed(known)
 
     def begin_flush(self) -> int:
-        """Send the queued records at once. Return the epoch of the records accepted so far. Raises: the error that ended the sink."""
+        """Send the queued records at once. Return the epoch of the records accepted so far, a number for `wait_until_flushed`.
+
+        Raises: the error that ended the sink.
+        """
         self._raise_if_ended()
         self._refuse_other_loop()
         return self._end_epoch()
 
     def end_write(self) -> int:
-        """End the current epoch and return its number. Unlike `begin_flush`, send no queued records now."""
+        """Return the epoch of the records accepted so far, a number for `is_flushed`. Unlike `begin_flush`, send no queued records now."""
         return self._outstanding.end_epoch()
 
     def outstanding_of(self, epoch: int) -> int:
@@ -297,7 +298,7 @@ class KinesisWriter:
         return self._outstanding.is_complete(epoch)
 
     async def wait_until_flushed(self, epoch: int, at_most_seconds: float | None = None) -> None:
-        """Return when the epoch is flushed, or after `at_most_seconds`.
+        """Return when all records of this and earlier epochs are acknowledged or given up, or after `at_most_seconds`.
 
         Raises: the error that ended the sink; SinkError if the sink was closed in the meantime without a complete flush.
         """
@@ -313,8 +314,8 @@ class KinesisWriter:
     async def flush_or_give_up(self, *, is_of_job: bool = False) -> None:
         """Flush before the sink is closed. Outside of a job, give up all records if none was acknowledged for `flink.job.drain.timeout`.
 
-        Records that are given up are reported, which would not happen if a supervisor killed the process first. A job gives up none,
-        because its next start puts them again.
+        Records that are given up are reported. If the flush waited longer, a supervisor might kill the process before the report. A job
+        gives up none, because its next start puts them again.
         """
         epoch, sending = self._end_epoch(), self._sending
         if not self._failures.continues:
@@ -354,7 +355,7 @@ class KinesisWriter:
             self._failures.raise_if_failed()
 
     async def _flush_at_close(self, is_of_job: bool) -> None:
-        """Flush. If that takes long, log once what it waits for, because a server that is stopping would otherwise be silent."""
+        """Flush. If that takes long, log once what it waits for, so that a server that is stopping is not silent."""
         line = asyncio.get_running_loop().call_later(UNLOGGED_SECONDS, self._log_close)
         try:
             await self.flush_or_give_up(is_of_job=is_of_job)
@@ -426,7 +427,7 @@ class KinesisWriter:
         self._refuse_other_loop()
 
     def _refuse_other_loop(self) -> None:
-        """Refuse a call from another thread's event loop, which would wait for ever for a wake-up. Raises: SinkError."""
+        """Raise SinkError if the running event loop is not the sink's. In another loop the call would wait for ever."""
         if get_running_loop() is not self._loop:
             raise SinkError(
                 "a KinesisSink can only be used in the event loop in which it was opened. In other threads put with an rp.Producer, or "

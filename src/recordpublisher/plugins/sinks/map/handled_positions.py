@@ -47,7 +47,7 @@ class HandledPositions:
     def __init__(self) -> None:
         self._shards: dict[str, ShardProgress] = {}
         self._entries_at_release: Mapping[str, Mapping[str, Any]] = {}
-        """The last state in which a shard was released, from which the parents of shards are known."""
+        """The states of shards at the last `release`. They name the parents of each shard."""
 
     def progress(self, key: str) -> ShardProgress:
         """Return the progress of a shard that is read here."""
@@ -94,7 +94,7 @@ class HandledPositions:
         return shard is not None and shard.has_dropped and not shard.batches
 
     def release(self, keys: Collection[str], state: State, now: float) -> bool:
-        """Release shards, and drop their records that no handler has begun. Return whether any record was dropped.
+        """Release shards to their next readers: drop the records that no handler has begun. Return whether any record was dropped.
 
         - `state`: the state of the checkpoint, which names the parents of each shard.
         - `now`: time of the monotonic clock (seconds). It becomes the release time of each shard that was not released before.
@@ -111,10 +111,10 @@ class HandledPositions:
         return bool(dropped)
 
     def drop_failed(self, item: UnhandledRecord, now: float) -> bool:
-        """Drop a failed record if its shard was released `RETRY_SECONDS` ago or earlier. Return whether it was dropped.
+        """Leave a failed record to the next reader, if its shard was released `RETRY_SECONDS` ago or earlier. Return whether this was done.
 
-        All records after it, including those of the shard's descendants, are also dropped. If `now` is infinite, the record is dropped
-        however late its shard was released.
+        All records after it, including those of the shard's descendants, are also left to the next reader. If `now` is infinite, the time
+        of the release does not matter.
         """
         key, shard = item.batch.records.shard.key, item.batch.progress
         if shard.released_at is None or now - shard.released_at < RETRY_SECONDS:
@@ -139,7 +139,7 @@ class HandledPositions:
         return 0.0 if released_at is None else released_at + RETRY_SECONDS - now
 
     def revoke(self, keys: Collection[str]) -> None:
-        """Drop all records of these shards, and forget their positions. A shard that comes back begins with a new `ShardProgress`."""
+        """Drop all records of these shards, because another process reads the shards, and forget their positions."""
         for key in self._shards.keys() & keys:
             self._shards.pop(key).is_revoked = True
 
@@ -199,7 +199,7 @@ class ShardProgress:
         return self.has_handled or any(batch.begun for batch in self.batches)
 
     def add_state(self, state: Mapping[str, Any]) -> None:
-        """Remember the state of a checkpoint, which may be stored when the batches written so far are handled."""
+        """Remember the state of a checkpoint. It may be stored when the batches written so far are handled."""
         self._latest = state
         if self.has_dropped:
             return  # The state covers dropped records, so it may never be stored.

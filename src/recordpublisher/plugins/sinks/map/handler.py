@@ -55,7 +55,7 @@ class Handler:
         self._timeouts = None if timeout is None else ObservedTimeouts(clock, timeout)
         self._is_closed = False
         self._hint = ""
-        """What the function receives, if it receives records and may expect their values."""
+        """For a warning, if the function receives records and may expect their values: a sentence that says what it receives."""
 
     def check(self, context: SinkContext) -> str:
         """Return a sentence that says what the function receives.
@@ -223,8 +223,10 @@ def is_current_task_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> 
 def value_type_of(function: Callable[..., Any], batch_size: int = 1) -> Any:
     """Return the type of the values that a function takes, or None if it takes records.
 
-    A function takes values if its parameter is annotated with another type than `Record`, or for a `batch_size` above 1 with a list of
-    another type. It takes records if there is no annotation, or `Any`. Raises: ConfigurationError if a name in the annotation is unknown.
+    - `def f(order: Order)` takes values of the type `Order`. So does `def f(orders: list[Order])` if `batch_size` is above 1.
+    - A parameter without annotation, or with `Any`, `Record` or `list[Record]`, takes records.
+
+    Raises: ConfigurationError if a name in the annotation is unknown.
     """
     annotation = _first_annotation(function)
     item = _item_of(annotation)
@@ -298,7 +300,7 @@ _LISTS = (list, Sequence, MutableSequence, Collection, Iterable)
 
 
 def _list_in(annotation: Any) -> Any:
-    """Return the annotation, or the member of a union, that is a list (such as `list[Order]` or `Sequence`); None if there is none."""
+    """Return the list type in an annotation, such as `list[Order]` or `Sequence`; None if there is none. The annotation may be a union."""
     is_union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
     for each in typing.get_args(annotation) if is_union else [annotation]:
         if (typing.get_origin(each) or each) in _LISTS:

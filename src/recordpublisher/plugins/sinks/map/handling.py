@@ -71,8 +71,6 @@ class RecordHandling:
 
     The sink waits with `wait_for_room`, `wait_until_handled` and `report`. These also report rejected records, and the error that ends the
     job.
-
-    `HandledPositions` keeps the positions of the shards.
     """
 
     def __init__(
@@ -88,7 +86,7 @@ class RecordHandling:
         self._durations, self._delays = Histogram(), Histogram()
         self._ready = ReadyRecords(settings.ordering)
         self._changed = asyncio.Event()
-        """Set when a call of the sink that waits must check again."""
+        """Set when a waiting call of the sink must check its condition again."""
         # Step 2: the tasks, and when they may take records
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: list[asyncio.Future[None]] = []
@@ -105,13 +103,13 @@ class RecordHandling:
         # Step 4: what was decided
         self._retry_policy = RetryPolicy(settings.retries, _RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT)
         self._retry_timers: dict[asyncio.TimerHandle, Sequence[UnhandledRecord]] = {}
-        """The records of one key that wait for each retry."""
+        """The timer of each retry, with the records of one key that wait for it."""
         self._rejected: deque[tuple[UnhandledRecord, str]] = deque()
         self._error: BaseException | None = None
         self._failed: list[Sequence[UnhandledRecord]] = []
         """Records that have failed the job, each with the records of its list that must be handled after it."""
         self._leaves_failed = False
-        """Whether the job has ended by an error, so that no later one can end it."""
+        """Whether an error has ended the job. From then on, records that fail are left to the next start."""
         self._skipped_log = SkippedRecordsLog(log)
         self._retried_log = SkippedRecordsLog(log)
 
@@ -158,7 +156,7 @@ class RecordHandling:
     # --- Step 2: tasks take records ---
 
     def _wake(self) -> None:
-        """Wake or start one more task, if there is something to take. There is a task for each waiting handler, not for each record."""
+        """Wake or start one more task, if there is a record to handle. There is a task for each waiting handler, not for each record."""
         self._wakes_next = False
         if self._is_stopped or not self._may_take():
             return
@@ -302,7 +300,7 @@ class RecordHandling:
             await self._call_with_list(await self._wait_for_permission(others), errors)
 
     async def _wait_for_permission(self, items: Sequence[UnhandledRecord]) -> list[UnhandledRecord]:
-        """Wait until the job may write. Return the items whose shards are still read here."""
+        """Wait until the job may write. Return the items whose shards this process still reads."""
         while True:
             left = [item for item in items if not item.batch.progress.is_revoked]
             if not left or self._context.may_write():
@@ -489,12 +487,12 @@ class RecordHandling:
         self.fail(SinkError(f"{item} cannot be handled after {attempts}: {reason}; {remedy}"), error)
 
     def continue_after_error(self) -> None:
-        """Let tasks continue after an error has ended the job, so that records that a handler has begun are handled before the end."""
+        """Let tasks continue after an error has ended the job. So the records that a handler has begun are handled before the end."""
         self._error, self._is_stopped, self._leaves_failed = None, False, True
         self._wake()
 
     def leave_failed(self) -> None:
-        """Leave each record of a released shard that has failed the job, and all records after it, to the next start."""
+        """Leave the records that have failed the job, and all records after them, to the next start. Done only for released shards."""
         failed, self._failed = self._failed, []
         for items in failed:
             if self._positions.drop_failed(items[0], inf):
@@ -655,7 +653,7 @@ def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
 def _failed_items(items: Sequence[UnhandledRecord], returned: Any) -> list[UnhandledRecord]:
     """Return the items whose records, or their values, the handler has returned as failed.
 
-    Raises: SinkError if it has returned anything else.
+    Raises: SinkError if the handler has returned anything else.
     """
     if returned is None or (isinstance(returned, int) and not returned):  # a handler may also end with `return False`
         return []

@@ -23,7 +23,7 @@ RECORD_OBJECT_BYTES = 330
 
 
 RETRY_SECONDS = 5.0
-"""How long failed records of a released shard are handled again (seconds)."""
+"""How long failed records of a released shard are handled again (seconds). Then they are left to the shard's next reader."""
 
 
 class ReadyRecords:
@@ -97,7 +97,7 @@ class ReadyRecords:
             first.key_queue.waiting = deque((*others, *(first.key_queue.waiting or ())))
 
     def finish(self, key_queue: KeyQueue | None) -> None:
-        """Make the next record of this key ready, because the records of the key that were taken are finished."""
+        """Make the next record of a key ready, because the records taken from its queue are finished. Without a queue do nothing."""
         if key_queue is None:
             return
         if key_queue.waiting:
@@ -110,7 +110,7 @@ class ReadyRecords:
                 self.finish(child)
 
     def remove_dropped(self) -> list[UnhandledRecord]:
-        """Remove the waiting records that are dropped, and return them."""
+        """Remove and return the waiting records that were dropped (left to the next readers of their shards)."""
         dropped: list[UnhandledRecord] = []
         for queues in self._key_queues.values():
             for key_queue in queues.values():

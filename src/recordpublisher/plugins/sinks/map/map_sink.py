@@ -144,7 +144,7 @@ class MapSink(Sink[V]):
         self._handling = RecordHandling(self._handler, settings, self._positions, self._clock)
 
     def for_dead_letters(self) -> MapSink[V]:
-        """Return a sink with the same handler and settings, which rejects failed records and handles records of any age."""
+        """Return a sink for dead letters with the same handler and settings. It rejects failed records, and handles records of any age."""
         settings = replace(self._settings, max_age=None, on_failure=OnBadRecord.DEAD_LETTER)
         sink: MapSink[V] = MapSink.__new__(MapSink)
         sink._set_up(self._given_handler, settings, self._clock)
@@ -171,11 +171,11 @@ class MapSink(Sink[V]):
         self._handling.open(context)
 
     def has_room(self) -> bool:
-        """Return whether `write` would not wait: fewer than `max_bytes` are not handled, or a record has failed the job."""
+        """Return whether `write` would not wait: unhandled records have less than `max_bytes`, or a record has failed the job."""
         return self._handling.has_room()
 
     async def write(self, batch: RecordBatch) -> None:
-        """Queue the records of a batch for the handler. Wait while `max_bytes` are not handled.
+        """Queue the records of a batch for the handler. Wait while unhandled records have `max_bytes` or more.
 
         Raises: SinkError if a record has failed the job.
         """
@@ -214,7 +214,7 @@ class MapSink(Sink[V]):
         return self._positions.handled_state(checkpoint.state)
 
     def may_flush_after_error(self) -> bool:
-        """Return True, because the sink knows which records are handled, so that the job may store their positions after an error.
+        """Return True. The sink knows which records are handled, so the job may store their positions even after an error.
 
         Call this once. A record that fails after the call is left to the next start.
         """
@@ -259,7 +259,7 @@ class MapSink(Sink[V]):
 
 
 class ListOptions(TypedDict, total=False):
-    """The settings of `MapSink` except `batch_size`, which a handler of lists requires, so that it is declared separately."""
+    """The settings of `MapSink` for a handler of lists, without `batch_size`. That one is required there, so it is declared separately."""
 
     concurrency: int
     ordering: OrderingName

@@ -1,4 +1,4 @@
-"""The columns for the fields of values, chosen from their type or from JSON objects, and the conversion of values to their types."""
+"""Chooses a column type for each field of values, from a class or from JSON objects, and converts values to column types."""
 
 import json
 import math
@@ -70,7 +70,7 @@ _OF_CLASS: dict[type[Any], types.TypeEngine[Any]] = {
     Decimal: _OF_TYPE[inspect.DecimalType],
     UUID: _OF_TYPE[inspect.UUIDType],
 }
-"""The column types by the class of a value. JSON has values of the first four classes, and Avro of all."""
+"""The column types by the class of a value. JSON has values of the first four classes, Avro of all these classes."""
 
 
 @cache
@@ -81,13 +81,13 @@ def columns_of_type(of: Any) -> FieldColumns:
 
 @cache
 def bytes_getters_of(of: Any) -> dict[str, Callable[[Any], Any]]:
-    """Return a function for each field of bytes, which gets the bytes from a value. The JSON form of the value has them as base64."""
+    """Return for each field of bytes a function that gets the bytes from a value. The value's JSON form has only their base64."""
     fields = fields_of(inspect.type_info(of)) or ()
     return {field.name: field.take for field in fields if isinstance(type_without_none(field.type), inspect.BytesType)}
 
 
 def columns_of_values(values: Sequence[Any], known: Collection[str]) -> FieldColumns:
-    """Return the column types of the fields that are not `known`. A field of a JSON object that is null in all values has none yet."""
+    """Return the column types of the fields that are not in `known`. A field of JSON objects that is always null has no type yet."""
     columns: FieldColumns = {}
     for of in dict.fromkeys(map(type, values)):
         columns |= columns_of_type(of) if has_fields(of) else {}
@@ -136,7 +136,7 @@ def _of_type(info: Any) -> types.TypeEngine[Any]:
 
 
 def _of_kinds(kinds: set[type[Any]]) -> types.TypeEngine[Any]:
-    """Return the column for values of these classes. It is a JSON column if no other type holds them all."""
+    """Return the column type for values of these classes. It is JSON if no other type holds them all."""
     if kinds == {int, float}:
         return _OF_CLASS[float]
     return _OF_CLASS.get(next(iter(kinds)), JSON_COLUMN) if len(kinds) == 1 else JSON_COLUMN
@@ -231,7 +231,7 @@ def _nested_as_json(value: Any) -> Any:
 
 
 def _json(value: Any) -> Any:
-    """Return the value as it is. Raises: ValueError for NaN and infinity, which JSON does not have and SQLite would store."""
+    """Check that JSON can represent a value, and return the value. Raises: ValueError for NaN and infinity, which SQLite would store."""
     if isinstance(value, (float, dict, list)):
         json.dumps(value, allow_nan=False, default=str)
     return value
@@ -309,7 +309,7 @@ def _time_of_day(value: Any, has_zone: bool) -> Any:
 
 
 def _date(value: Any) -> Any:
-    """Return the date of an ISO-8601 text, or a datetime in UTC, of which the column keeps the day."""
+    """Return the date of an ISO-8601 text, or a datetime in UTC. The column keeps only the day of that datetime."""
     if isinstance(value, datetime):
         return _without_zone(value)
     return date.fromisoformat(_no_number(value, 8)) if isinstance(value, str) else value

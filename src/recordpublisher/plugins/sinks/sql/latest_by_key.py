@@ -24,7 +24,7 @@ _LATE_INDEXES = text(
     "SELECT (SELECT array_agg(attname::text) FROM pg_attribute WHERE attrelid = indrelid AND attnum = ANY(indkey)) "
     "FROM pg_index WHERE indrelid = to_regclass(:name) AND indisunique AND NOT indimmediate"
 )
-"""The columns of each unique index that PostgreSQL may check only when the transaction ends."""
+"""The query for the columns of each unique index that PostgreSQL may check only when the transaction ends."""
 
 _COLLATIONS = {
     "postgresql": text(
@@ -86,9 +86,9 @@ class LatestByKey:
         return given
 
     def check_fields(self, fields: Collection[str]) -> None:
-        """Check that `fields` has the delete field. Nothing is checked if `fields` is empty, because the records have no known type.
+        """Check that `fields` has the delete field. Nothing is checked if `fields` is empty: then the type of the records is not known.
 
-        Raises: ConfigurationError if it is missing, because the sink would write each delete as a row.
+        Raises: ConfigurationError if the delete field is missing. Without it the sink would write each delete as a row.
         """
         if not fields or not self.delete_field or self.delete_field in fields:
             return

@@ -52,9 +52,8 @@ class NewestRecords:
 
         There is at most one row for each key. A row is rejected if its sequence number is not a number, or if another stream has its key.
 
-        The newest record of a key is written each time it arrives, so that a table that was emptied by hand is filled again. The row in
-        `KEY_TABLE` locks its key until the transaction ends: another worker waits, and then sees the sequence number that this one noted.
-        All workers lock keys in the same order, which prevents deadlocks.
+        The newest record of a key is written each time it arrives, so that a table that was emptied by hand is filled again. Until the
+        transaction ends, other workers that write the same keys wait. All workers lock keys in the same order, to prevent deadlocks.
         """
         found: dict[tuple[str, str], tuple[str, Row]] = {}
         rejected: list[Row] = []

@@ -1,4 +1,4 @@
-"""Turns batches into rows: fields of a value fill the columns of their name, metadata fills others, converted to the columns' types."""
+"""Turns batches into rows. Fields of a value fill the columns of the same names, metadata fills other columns."""
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -47,7 +47,12 @@ IDENTITY = ("stream", "shard_id", "sequence_number", "sub_sequence_number")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record as a row: `values` by column, or the `reason` why it is rejected. `is_delete`: whether the row of its key is deleted."""
+    """One record as a row.
+
+    - `values`: the value of each column.
+    - `reason`: why the row is rejected, if it is.
+    - `is_delete`: whether the record deletes the row of its key.
+    """
 
     batch: RecordBatch
     index: int

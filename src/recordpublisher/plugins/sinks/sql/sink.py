@@ -1,4 +1,4 @@
-"""Writes rows and the positions that they reach (the entry of a worker) into a database, in one transaction (S6).
+"""Writes rows into a database, in one transaction with the positions of the worker (its entry).
 
 The steps of a record:
 
@@ -45,8 +45,8 @@ EARLIER_TABLES = ("recordpublisher_positions", "recordpublisher_workers")
 class SqlSink(CommittingSink):
     """Writes rows into a table of a database, exactly once.
 
-    Batches wait for a checkpoint, which is one short transaction: it inserts the rows, and writes the entry with the positions if no other
-    process has changed the entry. When `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
+    Batches wait for a checkpoint. A checkpoint is one short transaction: it inserts the rows, and stores the worker's positions (its entry)
+    if no other process has changed them. When `flink.sink.buffer.bytes` wait, the sink requests a checkpoint at once.
     """
 
     def __init__(self, properties: Mapping[str, object]) -> None:
@@ -89,7 +89,7 @@ class SqlSink(CommittingSink):
         self._buffer.open(context, await self._database.transaction(first_target), later_target)
 
     def entries(self) -> ConditionalStore:
-        """Return the store of the entries, which is in the same database as the rows."""
+        """Return the store of the workers' positions (entries), which is in the same database as the rows."""
         return self._entries
 
     def target(self) -> str:
@@ -119,11 +119,11 @@ class SqlSink(CommittingSink):
         self._buffer.add(batch)
 
     def has_room(self) -> bool:
-        """Return whether less than twice `flink.sink.buffer.bytes` wait."""
+        """Return whether less than twice `flink.sink.buffer.bytes` waits for a checkpoint."""
         return self._buffer.has_room()
 
     def revoked(self, shards: Collection[str]) -> None:
-        """Drop the waiting batches of these shards, because another process reads these records again."""
+        """Drop the waiting batches of these shards, because another process reads the shards now."""
         self._buffer.drop(shards)
 
     async def close(self) -> None:
@@ -138,7 +138,7 @@ class SqlSink(CommittingSink):
         self._database.name_session(self._session_name(life))
 
     async def stage(self, number: CommitNumber) -> Staged | None:
-        """Turn the waiting batches into rows, which stay in memory until their entry is written.
+        """Turn the waiting batches into rows. The rows stay in memory until `commit` inserts them.
 
         Raises: SinkError if a row is rejected, unless the job skips bad rows or writes them as dead letters; RetriesExhaustedError if
         the database cannot be reached.
@@ -149,7 +149,7 @@ class SqlSink(CommittingSink):
     async def commit(
         self, store: ConditionalStore, name: str, value: bytes, expected: str | None, staged: Sequence[Staged]
     ) -> str:
-        """Write the entry and insert the rows in one transaction.
+        """Write the entry `name` and insert the staged rows in one transaction. Return the new version of the entry.
 
         Raises: the errors of `CommittingSink.commit`; SinkError if the database rejects a row, unless the job skips bad rows or writes
         them as dead letters.
@@ -172,7 +172,7 @@ class SqlSink(CommittingSink):
         return version
 
     async def publish(self, staged: Sequence[Staged]) -> None:
-        """Insert the rows that `commit` has not inserted, such as dead letters, which are not committed with positions."""
+        """Insert the staged rows that `commit` has not inserted. Dead letters are such rows: they are not committed with positions."""
         if waiting := [each.number for each in staged if self._buffer.has_staged(each.number)]:
             await self._buffer.insert(waiting, lambda connection: True)
 
@@ -180,7 +180,7 @@ class SqlSink(CommittingSink):
         """Do nothing, because staged rows are only in the memory of a process."""
 
     async def end_life(self, life: str) -> None:
-        """End the database session of the worker's run `life`, because a process that was suspended in a commit would keep its locks."""
+        """End the database session of the worker's run `life`. A process that was suspended in a commit would keep its locks."""
         name = self._session_name(life)
         await self._database.transaction(lambda connection: end_sessions(connection, name))
 
@@ -308,7 +308,7 @@ class RowBuffer:
             staged.pop(each, None)
 
     def has_staged(self, number: CommitNumber) -> bool:
-        """Return whether rows of this number wait for `insert`."""
+        """Return whether rows that were staged under this number wait for `insert`."""
         return number in self._staged
 
     def _keep(self, batches: list[RecordBatch]) -> None:
@@ -330,7 +330,7 @@ class RowBuffer:
 
 
 def _refuse_earlier_positions(connection: Connection, job: str) -> None:
-    """Check that no earlier version has left positions of the job. Raises: StateError, which says how to transfer such positions."""
+    """Check that no earlier version has left positions of the job. Raises: StateError if there are some. It says how to transfer them."""
     for table in filter(inspect(connection).has_table, EARLIER_TABLES):
         found = text(f"SELECT count(*) FROM {table} WHERE job = :job AND snapshot IS NOT NULL")
         if connection.scalar(found, {"job": job}):
@@ -347,7 +347,7 @@ class _Targeted(msgspec.Struct):
 
 
 def _target_of(entry: bytes) -> str:
-    """Return the target table that an entry of another job names; empty if the entry cannot be read."""
+    """Return the target table that another job has stored with its positions (its entry), or "" if the entry cannot be read."""
     try:
         return msgspec.json.decode(entry, type=_Targeted).target
     except (msgspec.MsgspecError, ValueError, RecursionError):

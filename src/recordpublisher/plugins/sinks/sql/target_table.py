@@ -53,7 +53,7 @@ columns_log = logging.getLogger("recordpublisher.columns")
 _OF_A_VALUE = (StatementError, ValueError, TypeError, ArithmeticError, RecursionError)
 """The errors of an insert for a value that does not fit its column. Every error of the database is also a StatementError."""
 MOST_EXPLAINED = 100
-"""The most rejected rows of one insert whose wrong column is searched for, with one statement for each column."""
+"""For at most this many rejected rows of one insert the wrong column is found. That takes one statement for each column."""
 _MOST_COLUMNS = {"postgresql": 1600, "sqlite": 2000}
 _LONGEST_NAME = 63
 """Most bytes (UTF-8) of a name in PostgreSQL, which truncates a longer one."""
@@ -80,8 +80,11 @@ class TargetTable:
     ) -> None:
         """Find the table or create it. `first`: records whose fields are columns of a new table, if the values have no type.
 
-        Raises: ConfigurationError if the table has no columns, if its schema does not exist, if a field needs a column that cannot be
-        added, or if `latest` is given and the table has no unique index of the key.
+        Raises: ConfigurationError in these cases:
+
+        - The table has no columns, or its schema does not exist.
+        - A field needs a column that cannot be added.
+        - `latest` is given, and the table has no unique index of the key.
         """
         self._name, self._columns, self._latest = name, columns, latest
         self._fields_of_type = columns_of_type(value_type)
@@ -145,7 +148,7 @@ class TargetTable:
         self._describe(connection)
 
     def insert(self, connection: Connection, rows: Sequence[Row]) -> None:
-        """Insert all rows, or with a key, write the newest row of each key.
+        """Insert all rows. In a table with a key, write the newest row of each key instead.
 
         Raises: RejectedRowsError, which has the rows, if the database rejects rows; SinkError if the table was changed while the job ran.
         """
@@ -173,9 +176,10 @@ class TargetTable:
             raise RejectedRowsError(rejected)
 
     def _refuse_changed_table(self, connection: Connection) -> None:
-        """Check that no change of the table since the sink read its columns makes it refuse good rows.
+        """Compare the table with the columns that the sink has read.
 
-        Raises: SinkError if there is such a change. With the policy SKIP each record would otherwise be skipped because of the change.
+        Raises: SinkError if a change makes the table refuse rows that fitted before. With the policy SKIP every record would otherwise be
+        skipped.
         """
         there = find_table(connection, self._name)
         for column in () if there is None else there.columns:
@@ -287,9 +291,9 @@ def has_unknown_key(
     latest: LatestByKey | None,
     first: Sequence[RecordBatch] = (),
 ) -> bool:
-    """Return whether the table cannot be created yet, because only records of JSON show the type of its key.
+    """Return whether the table cannot be created yet, because the type of a key column is not known.
 
-    `first`: the first records, which may still lack a field of the key.
+    `first`: the first records. If values have no type, the fields of these records show the types of the key columns.
     """
     if latest is None or columns == "RECORD" or find_table(connection, name) is not None:
         return False
@@ -327,8 +331,10 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
 
     Columns may be added if `columns` is EVOLVE, or if the sink created the table and it has no columns for fields yet.
 
-    Raises: ConfigurationError if a column is missing and must not be added, in which case the error names the statement to run; if a
-    field cannot have a column; or if a field has the name of a column of record metadata.
+    Raises: ConfigurationError in these cases:
+
+    - A column is missing or too narrow, and must not be changed. The error names the statement to run.
+    - A field cannot have a column, or has the name of a column of record metadata.
     """
     if is_made_for_fields(table) and (
         taken := sorted(fields.keys() & METADATA)
@@ -360,9 +366,9 @@ def _statements(connection: Connection, table: Table, columns: str, fields: Fiel
 
 
 def _why_refusing(column: Column[Any], known: Column[Any] | None) -> str:
-    """Return how a column was changed, if the table may now refuse rows that fitted before; else an empty text.
+    """Return how a column was changed, if the table may now refuse rows that fitted before. Return "" for any other change.
 
-    Columns that may be empty, and wider types, refuse no row: other workers of the job add them.
+    Other workers of the job add columns that may be empty, and widen types. Such a change refuses no row.
 
     - `known`: the column as the sink read it before; None if it is new.
     """

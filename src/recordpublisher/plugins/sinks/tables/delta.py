@@ -66,7 +66,7 @@ _KNOWN = {
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns", "columnMapping", "timestampNtz",
     "deletionVectors", "v2Checkpoint",
 }  # fmt: skip
-"""Features of tables that do not affect a writer that only adds files, or whose use `_refusal` checks."""
+"""Features of tables to which the sink can write. They do not affect a writer that only adds files, or `_refusal` checks their use."""
 _RULES = ("delta.invariants", "delta.generationExpression", "delta.identity.")
 """Beginnings of the names of rules in the metadata of a column."""
 _KEPT = {"delta.setTransactionRetentionDuration": "interval 30 days"}
@@ -160,7 +160,7 @@ class DeltaLakeTable(LakeTable):
         return None
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
-        """Remember whether a row has NaN, because the log must then get no least and greatest values (see the class)."""
+        """Remember whether a row has NaN. If so, the log gets no least and greatest values from then on."""
         floats = (column for column in rows.columns if pa.types.is_floating(column.type))
         self._has_nan = self._has_nan or any(pc.any(pc.is_nan(column)).as_py() for column in floats)
 
@@ -173,7 +173,7 @@ class DeltaLakeTable(LakeTable):
         return self._storage.uri
 
     def live_files(self, loaded: DeltaTable) -> Mapping[str, bool]:
-        """Return the paths of this version's files, each with whether rows of the file were deleted."""
+        """Return for the path of each file of this version whether rows of the file were deleted."""
         paths = pa.table(loaded.get_add_actions()).column("path").to_pylist()
         deleted: set[str] = set()
         if "deletionVectors" in (loaded.protocol().reader_features or ()):
@@ -181,7 +181,10 @@ class DeltaLakeTable(LakeTable):
         return {path: any(each.endswith(f"/{path}") for each in deleted) for path in paths}
 
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
-        """Create the table, or compare its columns and partitions, and add columns if `may_change`."""
+        """Create the table, or compare its columns and partitions and add missing columns. Return the types of the rows' columns.
+
+        If `may_change` is False, nothing is created or added.
+        """
         wanted = pa.schema([*schema, *partitions.derived_columns(schema)])
         wanted = Schema.from_arrow(pa.schema(map(_checked, wanted)))
         types = types_by_path(wanted.fields)
@@ -233,7 +236,10 @@ class DeltaLakeTable(LakeTable):
             self.prepare(schema, partitions)
 
     def misfit(self, loaded: DeltaTable, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
-        """Return why rows with these columns cannot be added. Delta itself does not compare columns, so rows would lose values."""
+        """Return why rows with these columns cannot be added; None if they can.
+
+        Delta itself does not compare columns, so rows would lose values.
+        """
         there = types_by_path(loaded.schema().fields)
         if list(partitions) != (names := loaded.metadata().partition_columns):
             return f"the table is partitioned by {', '.join(names) or 'nothing'} now"
@@ -258,7 +264,7 @@ class DeltaLakeTable(LakeTable):
         return self.load()
 
     def _new_columns(self, wanted: Schema, table: DeltaTable) -> list[Any]:
-        """Return the columns to add, or to extend: deltalake merges new fields of an object into an existing column.
+        """Return the columns to add, and the columns of objects to extend with new fields.
 
         Raises: ConfigurationError if a column has another type, or is missing and must not be added.
         """
@@ -363,11 +369,11 @@ def _checked(field: pa.Field) -> pa.Field:
 
 
 def _statistics(footer: Any, expected: Collection[str]) -> dict[str, Any]:
-    """Return the number of rows, and the numbers of nulls and the limits (least and greatest values) of columns.
+    """Return the number of rows of a file, and for each column the number of nulls and the limits (least and greatest value).
 
-    Nulls and limits are left out unless they are known for all `expected` columns. If some columns have limits and another does not,
-    deltalake's Arrow datasets, which DuckDB and polars use too, take the missing limit for null, and then find no row. In columns that the
-    file does not have, all rows are null.
+    If limits are not known for all `expected` columns, only the number of rows is returned. Otherwise deltalake's Arrow datasets, which
+    DuckDB and polars use too, would take a missing limit for null, and find no row. A column that the file does not have counts as null in
+    all rows.
     """
     rows = {"numRecords": footer.num_rows}
     there = {footer.schema.column(index).path for index in range(footer.num_columns)}

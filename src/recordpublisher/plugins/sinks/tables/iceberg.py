@@ -192,7 +192,7 @@ class IcebergTable(LakeTable):
         return self._s3[region, needs_keys]
 
     def check_rows(self, rows: pa.RecordBatch, partitions: Partitions) -> None:
-        """Check rows against the limits of pyiceberg, which converts the statistics of Parquet into Python values.
+        """Check that pyiceberg can convert the Parquet statistics of these rows into Python values.
 
         Raises: ValueError if a partition's value is so long that Arrow leaves it out of the statistics, or if a time is outside of the
         years 1 to 9999 in UTC.
@@ -217,7 +217,10 @@ class IcebergTable(LakeTable):
         return str(self.load().location())
 
     def live_files(self, loaded: Table) -> Mapping[str, bool]:
-        """Return the files of the current snapshot. Raises: StateError if a file is outside of the table's folder."""
+        """Return for the path of each file of the current snapshot whether rows of the file were deleted.
+
+        Raises: StateError if a file is outside of the table's folder.
+        """
         folder, found = f"{loaded.location().rstrip('/')}/", dict[str, bool]()
         for task in self._called(lambda _: list(loaded.scan().plan_files())):
             path = task.file.file_path
@@ -227,9 +230,10 @@ class IcebergTable(LakeTable):
         return found
 
     def prepare(self, schema: pa.Schema, partitions: Partitions, *, may_change: bool = True) -> Mapping[str, str]:
-        """Create the table, or compare its columns and partitions, and add columns if `may_change`.
+        """Create the table, or compare its columns and partitions and add missing columns. Return the types of the rows' columns.
 
-        After an OSError this is tried once more, because another worker that started at the same time may have created the table.
+        If `may_change` is False, nothing is created or added. After an OSError this is tried once more, because another worker that started
+        at the same time may have created the table.
         """
         try:
             try:
@@ -261,7 +265,7 @@ class IcebergTable(LakeTable):
             self.prepare(schema, partitions)
 
     def misfit(self, loaded: Table, columns: Mapping[str, str], partitions: Collection[str]) -> str | None:
-        """Return why rows with these columns cannot be added. pyiceberg compares the columns too, but its errors say less."""
+        """Return why rows with these columns cannot be added; None if they can. pyiceberg compares columns too, but its errors say less."""
         return _refusal(loaded) or difference_in_words(columns, _types(loaded.schema()))
 
     def _prepare(self, schema: pa.Schema, partitions: Partitions, may_change: bool) -> Mapping[str, str]:

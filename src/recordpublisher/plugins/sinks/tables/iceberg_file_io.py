@@ -23,7 +23,7 @@ from recordpublisher.publishers.errors import (
 from .table_folder import ObjectFolder, ObjectReader, ObjectWriter, TableFolder, as_os_errors
 
 ACCESS_PROPERTY = "recordpublisher.access"
-"""The property of pyiceberg whose value is a function, which returns the job's `AwsAccess` to S3 for a region, with keys or without."""
+"""A property that is passed to pyiceberg. Its value is a function `(region, needs_keys)` that returns the job's `AwsAccess` to S3."""
 _S3: dict[str, tuple[str, ...]] = {
     "region": ("s3.region", "client.region"),
     "endpoint": ("s3.endpoint",),

@@ -1,4 +1,4 @@
-"""Writes Parquet files into a table's folder, and publishes them with transactions of the table (S6)."""
+"""Writes Parquet files into a table's folder, and publishes them with transactions of the table."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _MOST_ATTEMPTS = 30
 _MOST_LEARNINGS = 3
 """Most attempts to add the columns of one group of records while other processes add columns to the same table."""
 _TAKEN_BACK = "/taken-back"
-"""The suffix of a writer's name under which the number of its first commit that was taken back is stored."""
+"""A suffix of a writer's name. Under the name with it the table stores the number of the writer's first commit that was taken back."""
 _NO_MORE = 2**63 - 1
 """The commit number of a writer that must no longer publish anything."""
 
@@ -206,7 +206,7 @@ class TableSink(ArchivingSink):
         await asyncio.wrap_future(self._thread.submit(self._begin_in_thread, life))
 
     async def write(self, batch: RecordBatch) -> None:
-        """Add records, which are written to files together with later ones. Raises: SinkError if a file cannot be written."""
+        """Keep records until enough of them can be written to files together. Raises: SinkError if a file cannot be written."""
         if len(batch) == 0:
             return
         covered = self._archived.range_of(batch) if self.keeps_archive else None
@@ -218,11 +218,13 @@ class TableSink(ArchivingSink):
                 self._context.request_checkpoint()
 
     async def stage(self, number: CommitNumber) -> Staged | None:
-        """End all files, and report rejected records, if the table still accepts the rows.
+        """End all files, report rejected records, and return what is staged. Return None if there is nothing to commit.
 
-        Raises: SinkError if a file cannot be written; StoreUnavailableError if the table cannot be reached; ConfigurationError if the
-        table was changed so that it no longer accepts the rows, in which case nothing is committed; the error of the job's policy for
-        bad records if a record is rejected.
+        Raises:
+
+        - SinkError if a file cannot be written; StoreUnavailableError if the table cannot be reached.
+        - ConfigurationError if the table was changed so that it no longer accepts the rows. Nothing is committed then.
+        - The error of the job's policy for bad records, if a record is rejected.
         """
         documents = self._archived.changes()  # Documents of shards that end from here on belong to a later snapshot.
         await self._write_waiting()
@@ -276,7 +278,7 @@ class TableSink(ArchivingSink):
             await self._with_table(mark)
 
     async def unpublished(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Return the commits that are not published, as the numbers of the writers in the table show."""
+        """Return the commits that are not published. The table shows this by the number of each writer's last commit."""
 
         def found() -> list[Staged]:
             try:
@@ -290,7 +292,7 @@ class TableSink(ArchivingSink):
         return await self._with_table(found)
 
     async def take_back(self, staged: Sequence[Staged]) -> Sequence[Staged]:
-        """Store in the table that these writers must not publish any further commit, and return the commits that were not published.
+        """Store in the table that these writers must not publish any further commit. Return the commits that were not published.
 
         If a process publishes at the same time, either the table refuses its commit, or it was faster and its commit is not returned.
         """
@@ -322,19 +324,19 @@ class TableSink(ArchivingSink):
             await self._with_table(lambda: self._table.folder().delete(marks))
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete the unpublished files of runs that have ended, except those in `kept`.
+        """Delete the unpublished files of worker runs that have ended, except those in `kept`.
 
         Raises: StoreUnavailableError if the table cannot be reached.
         """
         await self.remove([left for left in await self._list_staged(kept) if has_ended(left.life)])
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Let a later commit remove the numbers of runs of workers that are forgotten, unless the table drops old numbers itself.
+        """Let a later commit remove the commit numbers of ended runs from the table. Return whether no such number is left.
 
-        Return whether none of these numbers is left. A suspended process of such a run that continues still publishes nothing, because its
-        marks are gone.
+        Return True if the table drops old numbers itself. A suspended process of such a run may continue later. It still publishes nothing,
+        because its marks are gone.
 
-        - `is_forgotten`: returns whether a run, given by name, is forgotten.
+        - `is_forgotten`: returns whether the run with this name has ended and can be forgotten.
         """
 
         def of(names: Collection[str]) -> set[str]:
@@ -354,7 +356,7 @@ class TableSink(ArchivingSink):
         return [*await self._list_staged(kept), *uploads]
 
     async def remove(self, leftovers: Sequence[Leftover]) -> None:
-        """Delete the files of these leftovers, then their marks (see the class)."""
+        """Delete the files of these leftovers, then the empty files that mark them as unpublished."""
         if self._uploads is not None:
             await self._uploads.abort(leftovers)
         if stages := [left for left in leftovers if left.upload is None]:  # Without stages the table may not exist yet.
@@ -541,16 +543,16 @@ class TableSink(ArchivingSink):
             self._retired -= retired
 
     def _is_known_as_published(self, folder: TableFolder, staged: Staged) -> bool:
-        """Return whether a commit was published although the table does not have its number. A missing mark shows that.
+        """Return whether a commit was published although the table does not have its number. Publishing deletes the mark of a commit.
 
-        A missing mark counts only if the table drops old numbers. In other tables the number alone decides, because a removal of orphan
-        files may have deleted the mark.
+        So a missing mark shows that, but only if the table drops old numbers. In other tables the number alone decides, because a removal
+        of orphan files may have deleted the mark.
         """
         content = staged_data_files(staged)  # A stage without files has no mark.
         return self._table.numbers_expire and bool(content.files) and folder.size(content.mark_path) is None
 
     def _after(self, loaded: Any, writer: str, commits: list[Staged]) -> list[Staged]:
-        """Return the commits of a writer that were taken back: the table has the number of the first one, and all later ones follow it."""
+        """Return the commits of a writer that were taken back. The table has the number of the first one; all later ones belong to them."""
         first = self._table.last_number(loaded, writer + _TAKEN_BACK)
         return [each for each in commits if each.number.n >= first] if first else []
 

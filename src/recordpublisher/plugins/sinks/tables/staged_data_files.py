@@ -34,7 +34,7 @@ DescribeFile = Callable[[Any], str | None]
 
 
 class StagedDataFiles(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The files of one stage.
+    """The files that one call of `stage` has ended.
 
     - `life`: the name of the run of a worker that wrote them.
     - `positions`: how far each shard was read, for people to read.
@@ -178,7 +178,7 @@ class OpenFiles:
         return rejected
 
     def drop(self, shards: Collection[str]) -> None:
-        """Drop the files of these shards, and delete those that are open."""
+        """Leave the files of these shards out of the next stage. Delete the files that are still open."""
         for key, file in list(self._open.items()):
             if file.shard in shards:
                 del self._open[key]

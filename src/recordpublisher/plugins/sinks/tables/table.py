@@ -83,7 +83,7 @@ class LakeTable(ABC):
 
     @abstractmethod
     def live_files(self, loaded: Any) -> Mapping[str, bool]:
-        """Return the paths of this version's files, relative to the folder, each with whether rows of the file were deleted."""
+        """Return for the path of each file of this version, relative to the folder, whether rows of the file were deleted."""
 
     def describe(self, footer: Any) -> str | None:
         """Return what the table format stores about a file, from the file's footer; None if it stores nothing."""

@@ -14,7 +14,7 @@ from recordpublisher.plugins.stores.durable_files import DurableFile, exists
 from recordpublisher.plugins.stores.obstore_client import error_words
 
 STAGED = "_recordpublisher/staged"
-"""The folder with a mark for each stage that is not published. Table formats ignore folders that begin with `_`."""
+"""The folder with an empty file (mark) for each stage that is not published. Table formats ignore folders that begin with `_`."""
 DATA = "data"
 _PART_BYTES, _PARTS = 10 * 2**20, 2
 """Size of an upload's parts (bytes), and how many are sent at a time.
