@@ -281,7 +281,7 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
 
 
 def _with_held_time(entry: ShardOffset, emit_limit: int | None, elapsed_ms: int) -> ShardOffset:
-    """Return the shard's entry with `elapsed_ms` more of waiting time (`held`), if its next record waits above the emit limit."""
+    """Return the shard's entry with `elapsed_ms` added to `held`, if its next record had to wait above the emit limit."""
     if entry.seen.next_watermark is None or entry.state.ended:
         return entry
     batches = entry.held.batches + (1 if is_held(entry, emit_limit) else 0)
