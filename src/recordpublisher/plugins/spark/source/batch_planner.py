@@ -542,7 +542,7 @@ class QueryWarnings:
             self._once(text, few_of(sorted(queries)))
 
     def shared_consumer(self, shards: Collection[str]) -> None:
-        """Warn once that the subscriptions to these shards are taken over or refused in batch after batch, probably because of another job."""
+        """Warn once that subscriptions to these shards are taken over or refused in batch after batch."""
         if shards:
             text = (
                 "the subscriptions to %s are taken over or refused in batch after batch. If another query or job uses the consumer %s, "
