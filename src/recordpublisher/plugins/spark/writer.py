@@ -333,7 +333,7 @@ class TaskWrite:
             await self.rejected.wait_until_stored()
 
     def _abandon(self, writers: WriterPool) -> None:
-        """Close the failed writers, without waiting for outstanding records."""
+        """Close the failed writers, without waiting for records that are not acknowledged."""
         self.loop.forget(self.pool_key)
         self.loop.run_in_background(writers.abandon())
         if self.rejected is not None:
@@ -362,7 +362,7 @@ MAX_OPEN_STREAMS = 50
 class WriterPool:
     """Owns one Kinesis writer for each target stream. It runs on the process's event loop, for one task at a time.
 
-    - `reports_failures`: whether a record that cannot be put is passed to `reject`, which the task sets, instead of being an error.
+    - `reports_failures`: whether a record that cannot be put is passed to `reject`. Otherwise it is an error. The task sets `reject`.
     """
 
     def __init__(
@@ -382,7 +382,7 @@ class WriterPool:
         self._closed_totals: Counter[str] = Counter()
 
     async def put(self, records: Mapping[str, Sequence[PendingRecord]]) -> None:
-        """Put records into their streams, and wait while too much is outstanding. Raises: the error of a writer."""
+        """Put records into their streams. Wait while too many records are not acknowledged. Raises: the error of a writer."""
         for stream, some in records.items():
             await (await self._writer_of(stream)).put_all(some)
 
@@ -392,7 +392,7 @@ class WriterPool:
             await writer.flush()
 
     async def abandon(self) -> None:
-        """Close at once. Records that are not acknowledged may or may not be in the stream."""
+        """Close at once, without waiting. Records that are not acknowledged may or may not be in the stream."""
         while self._writers:
             _, writer = self._writers.popitem()
             self._closed_totals.update(_counts(writer))

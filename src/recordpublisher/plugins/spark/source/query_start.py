@@ -120,7 +120,7 @@ def begin_run(
 
     - `reached`: the plan of the next batch, which says how far each shard was read.
 
-    Raises: DataLossError if records are past retention, unless the job accepts that; KinesisError if a service is unreachable.
+    Raises: DataLossError if records are past retention, unless the job accepts that; the error of a call if a service is unreachable.
     """
     is_new = reached.batch <= 1
     lost = frozenset[str]() if is_new else lost_shards(reached, options, service, now_ms)
@@ -163,7 +163,7 @@ def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
 def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisService, now_ms: int) -> frozenset[str]:
     """Return the shards of the offset that have expired unread, if the job continues without them (`Shard.key`).
 
-    Raises: DataLossError if records are past retention, unless the job accepts that; KinesisError if a service is unreachable.
+    Raises: DataLossError if records are past retention, unless the job accepts that; the error of a call if a service is unreachable.
     """
     restored = RestoredState({key: entry.state for key, entry in offset.shards.items()})
     names = options.stream_names & {entry.shard.stream for entry in offset.shards.values()}
