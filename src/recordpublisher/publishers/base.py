@@ -314,10 +314,7 @@ class QueueSource(RecordSource):
     full_receive: int = 10
     """How many records one receive returns at most. If it returns this many, more records are probably waiting."""
     full_bytes: float = inf
-    """How many payload bytes one receive returns at most, if its responses are limited in bytes.
-
-    If it returns this many, more records are probably waiting.
-    """
+    """How many payload bytes of one receive mean that more records are probably waiting. Set it if responses are limited in bytes."""
 
     async def open(self) -> None:
         """Find the queue, before the first receive. Raises: ConfigurationError if the queue does not exist. Default: do nothing."""

@@ -358,7 +358,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             self._registrar.keep_registered()
 
     async def close(self) -> None:
-        """Deregister each consumer that no other worker uses, unless the settings say NEVER. Then close the client."""
+        """Deregister the consumers that no other worker uses and that need not stay. Then close the client."""
         self._is_closed = True
         try:
             if self._registrar is not None:
