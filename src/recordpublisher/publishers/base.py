@@ -1,8 +1,7 @@
 """The classes that the author of a plugin implements: RecordPublisher and RecordPublisherFactory for shards, QueueSource for queues.
 
-Read this file first. A publisher reads one shard. It passes each batch to a callback (the consumer), and waits until the callback has
-returned. The position that the callback returned is the only one from which the publisher resumes (FLIP-128's RecordPublisher in its final,
-merged form).
+Read this file first. A publisher reads one shard. It passes each batch to a callback (the consumer), and waits for it. It resumes only from
+the position that the callback returned (FLIP-128's RecordPublisher in its final, merged form).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Defines Clock, from which all code takes the time, and waits with a time limit. Tests can replace Clock to run on virtual time."""
+"""Defines Clock, from which all code takes the time, and functions that wait with a time limit. Tests can run on virtual time."""
 
 import asyncio
 import sys

@@ -30,10 +30,7 @@ T = TypeVar("T")
 MOST_RECORDS = 1_000
 """The largest Limit of GetRecords of DynamoDB Streams."""
 EMPTY_READS_AT_TIP = 10
-"""Number of empty responses in a row after which a shard counts as read to its tip.
-
-It is needed because the service does not report how far behind a reader is.
-"""
+"""Number of empty responses in a row after which a shard counts as read to its tip. The service does not report a reader's lag."""
 
 
 class DynamoDbStreams:

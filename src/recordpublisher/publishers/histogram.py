@@ -65,7 +65,7 @@ class Histogram:
 class HistogramValue(TypedDict):
     """The value of a histogram, as plain values for JSON.
 
-    - `bounds`: the upper bounds of the buckets, in ascending order. A value that equals a bound is in the bucket below it.
+    - `bounds`: the upper bounds of the buckets, in ascending order. A value that equals a bound counts in the bucket of this bound.
     - `counts`: the number of values in the bucket of each bound, then the number of values above the last bound.
     - `sum`: the sum of all values.
     """

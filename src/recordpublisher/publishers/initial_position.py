@@ -90,13 +90,11 @@ def refuse_future(name: str, at_ms: int, now_ms: int, tolerance_ms: int = MAX_CL
 def check_end_time(
     name: str, given: object, end_ms: int, *, start_ms: int | None = None, now_ms: int | None = None, clock: str = ""
 ) -> None:
-    """Check that the end of a read is not before its start, and not in the future. Times are epoch ms.
+    """Check that the end of a read is not before `start_ms`, and not after `now_ms`. A limit that is None is not checked.
 
-    - `name`, `given`: the setting that has the end, and its value, for the error.
-    - `start_ms`: the start of the read. If it is None, the end is not compared with it.
-    - `now_ms`, `clock`: the time now, and the name of the clock that shows it. If `now_ms` is None, the end may be in the future.
+    Times are epoch ms. `clock` is the name of the clock that shows `now_ms`, for the error.
 
-    Raises: ConfigurationError if the end is before the start or after now.
+    Raises: ConfigurationError if the end is before the start or after now. The error names the setting `name`.
     """
     if start_ms is not None and end_ms < start_ms:
         raise ConfigurationError(
@@ -151,10 +149,7 @@ def age_ms(name: str, given: str) -> int:
 
 
 def _parsed_ms(given: str, properties: Properties) -> int:
-    """Return the start timestamp in epoch ms. If a format is set, it is tried first, in UTC if it has no zone.
-
-    Raises: ValueError or OverflowError if the timestamp cannot be read; ConfigurationError if the format is invalid.
-    """
+    """Return the start timestamp in epoch ms. If a format is set, it is tried first (in UTC if it has no zone)."""
     # The format is tried first, as in Flink: `20231114` may be a date by this format, and would otherwise be a number of seconds.
     if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
         pattern = _strptime_format(properties)

@@ -123,9 +123,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return writer
 
     def _checked_options(self, *, keeps_claims: bool) -> SparkOptions:
-        """Return the options of a job that reads, parsed and checked.
-
-        - `keeps_claims`: whether the job is a query, whose tasks store claims (what they have read).
+        """Return the options of a job that reads, parsed and checked. `keeps_claims`: as in `SparkOptions.parse`.
 
         Raises: ConfigurationError if an option is invalid.
         """

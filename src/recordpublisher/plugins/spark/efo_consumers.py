@@ -46,9 +46,9 @@ def consumer_properties(options: Mapping[str, object]) -> Properties:
 def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, object]) -> None:
     """Deregister the consumer `flink.stream.efo.consumername` of each stream. Call it after the last run of the job.
 
-    AWS charges for a consumer as long as it is registered. Spark does not report to a source that its query will not run again, so the
-    library cannot do this itself. A consumer that does not exist is ignored. If the call for one stream fails, the consumers of the other
-    streams are deregistered before the error is raised.
+    AWS charges for a consumer as long as it is registered, and Spark does not report to a source that its query will not run again. A
+    consumer that does not exist is ignored. If the call for one stream fails, the consumers of the other streams are deregistered before
+    the error is raised.
 
     - `properties`: properties that name the consumer. The query's options may be used.
 

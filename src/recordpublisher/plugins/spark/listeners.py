@@ -165,7 +165,7 @@ class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # py
 
 @dataclass(frozen=True, slots=True)
 class ProgressMetric:
-    """A figure in a query's progress that is exported as a metric. The metric's value is the figure divided by `divisor`."""
+    """A figure in a query's progress that is exported as a metric, divided by `divisor`."""
 
     figure: str
     name: str

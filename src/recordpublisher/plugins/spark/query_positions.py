@@ -104,6 +104,6 @@ def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOff
 
 
 def _files(spark: Any, folder: str) -> dict[int, str]:
-    """Return the content of each file in a folder of a checkpoint, by batch number. The name of such a file is the number of a batch."""
+    """Return the content of each file in a folder of a checkpoint, by the batch number that is its name."""
     rows = spark.read.text(folder, wholetext=True).selectExpr("_metadata.file_name AS name", "value").collect()
     return {int(row["name"]): row["value"] for row in rows if row["name"].isdecimal()}

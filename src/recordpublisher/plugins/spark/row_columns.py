@@ -123,10 +123,7 @@ def spark_schema(properties: Properties) -> Any:
 
 
 def _times_in(kind: pa.DataType, path: str) -> Iterator[str]:
-    """Yield the path of each part of a column that has the type TIME, such as `address.at` and `stops[].at`.
-
-    - `kind`, `path`: the type of the column, and its name.
-    """
+    """Yield the path of each part of a column that has the type TIME, such as `address.at` and `stops[].at`."""
     if pa.types.is_time(kind):
         yield path
     for part in map(kind.field, range(kind.num_fields)):

@@ -240,8 +240,7 @@ QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 EXECUTION, ROOT_EXECUTION = "spark.sql.execution.id", "spark.sql.execution.root.id"
 """Local properties of Spark with the numbers of two actions: the action that the task belongs to, and the batch's action.
 
-Spark numbers actions across the application. The two numbers are equal if the query itself writes. They differ if the write is inside
-foreachBatch.
+The two numbers are equal if the query itself writes. They differ if the write is inside foreachBatch.
 """
 
 
@@ -423,13 +422,12 @@ class RejectedRows:
             await self.close()
 
     async def close(self) -> None:
-        """Close the sink without a flush. Dead letters that are not stored yet may be lost."""
+        """Close the sink without a flush."""
         sink, self._sink = self._sink, None
         if sink is not None:
             await sink.close()
 
     async def _open_sink(self) -> Sink:
-        """Make and open the dead-letter sink, and return it."""
         assert self._make_sink is not None
         self._sink = self._make_sink()
         await self._sink.open(self._context)
@@ -454,10 +452,9 @@ class RejectedRows:
 def valid_rows(
     rows: pa.RecordBatch, columns: WriteColumns, stream: str | None, field: IdField | None, reject: RejectRow
 ) -> pa.RecordBatch:
-    """Return the rows that have data and a target, and into whose data the id can be inserted. Pass each other row to `reject`.
+    """Return the rows that have data and a target, and whose data can hold an id if `field` is given. Pass each other row to `reject`.
 
     - `stream`: the target if no column names it.
-    - `field`: inserts the id, or None if rows get no ids.
     """
     problems = {
         **_nulls(rows, columns.stream, "stream"),

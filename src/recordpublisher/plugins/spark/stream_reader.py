@@ -148,10 +148,7 @@ class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type
 
     @errors_as_one_sentence()
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit of a batch in records.
-
-        Spark supports one limit at a time. So the limit in bytes is not returned here; the plans of the tasks have it.
-        """
+        """Return the limit of a batch in records. Spark supports only one limit, so the plans of the tasks have the limit in bytes."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
     @errors_as_one_sentence()
@@ -241,9 +238,9 @@ QueryReader = ReaderWithStart if HAS_START else ReaderWithoutStart
 def run_to_tips(start: Callable[[], Any]) -> int:
     """Run a query until it has read each shard to its tip, or to a record that arrived since this call. Return the number of runs.
 
-    On Spark 4.2 and newer there is one run. On older versions, a run without rows because of an outage is followed by another run.
+    On Spark 4.2 and newer there is one run. Older versions may need several. A run in an outage of a service has no rows.
 
-    - `start`: a function that starts one run, always with the same checkpoint: `lambda: writer.trigger(availableNow=True).start()`.
+    - `start`: starts one run, always with the same checkpoint: `lambda: writer.trigger(availableNow=True).start()`.
 
     Raises: the error of a run.
     """

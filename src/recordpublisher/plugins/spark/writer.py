@@ -55,7 +55,10 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 class RowWriter:
-    """The common part of the writers of streaming queries and of batch jobs. Spark pickles it, so it has only plain values."""
+    """The common part of the writers of streaming queries and of batch jobs.
+
+    It has only checked options and columns, because Spark pickles it.
+    """
 
     def __init__(self, options: WriteOptions, schema: Any) -> None:
         self._options = options
@@ -147,7 +150,7 @@ def rejected_rows(options: WriteOptions, task: int, where: str, scope: str) -> R
 
 
 class PatientPort:
-    """A WritingPort (a client for the calls of the Kinesis sink) that repeats the calls of another one during outages.
+    """A WritingPort (client for the Kinesis sink's calls) that repeats the calls of another one during outages.
 
     A call that fails as a whole is repeated for up to `max_outage_ms`. After that it raises OutageError, which ends the task. A response
     with refused records is not an outage: the sink puts those records again.

@@ -115,7 +115,7 @@ REFUSED_SCHEMES = {
 }
 """Schemes that no store can have, each with the reason why."""
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
-"""Matches the scheme of a location. A scheme has at least two letters, because `C:/` is a drive."""
+"""A location's scheme has at least two letters, because `C:/` is a drive."""
 
 
 def back_end_of(location: str) -> BackEnd:

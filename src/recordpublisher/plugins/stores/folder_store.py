@@ -1,7 +1,4 @@
-"""A conditional store in a folder, without locks.
-
-A value has a version, which is in the name of a file. To replace the value, a write renames this file.
-"""
+"""A conditional store in a folder, without locks. To replace a value, a write renames the file whose name has the value's version."""
 
 import asyncio
 import contextlib

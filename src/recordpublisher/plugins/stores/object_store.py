@@ -74,8 +74,6 @@ async def side_by_side(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 def refuse_query_and_fragment(key: str, uri: str, valid: str) -> None:
     """Check that a URI has no `#` or `?`. Clients would cut the URI off there, so that two jobs could share one place.
 
-    - `key`, `valid`: the property that contains the URI, and what is valid, for the error.
-
     Raises: ConfigurationError if the URI has one. The error does not show the end of the URI, because it may be a signature.
     """
     if (found := re.search("[?#]", uri)) is not None:
@@ -89,7 +87,6 @@ def refuse_query_and_fragment(key: str, uri: str, valid: str) -> None:
 def refuse_credentials(key: str, uri: str, place: str, valid: str) -> None:
     """Check that a URI has no credentials, because messages show the URI.
 
-    - `key`, `valid`: the property that contains the URI, and what is valid, for the error.
     - `place`: the part of the URI between :// and the next slash.
 
     Raises: ConfigurationError if it has credentials. The error does not show them.

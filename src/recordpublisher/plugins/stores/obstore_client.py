@@ -53,10 +53,7 @@ class ObjectLocation:
             raise ConfigurationError(key, uri, reason=error_words(error)) from error
 
     async def refresh(self) -> None:
-        """Renew the credentials if they have expired.
-
-        Call this before each use of the client. Raises: the errors of `AwsAccess.refresh`.
-        """
+        """Find the credentials that are valid now. Call this before each use of the client. Raises: the errors of `AwsAccess.refresh`."""
         if self._access is not None:
             await self._access.refresh()
 

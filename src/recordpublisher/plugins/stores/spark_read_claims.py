@@ -1,4 +1,4 @@
-"""Stores the claims of Spark tasks. A claim is the record of what a task has read. The task stores it before it emits any row.
+"""Stores the claims of Spark tasks: each task stores what it has read, before it emits any of it.
 
 If several attempts of a task write a claim, the first one wins.
 """
@@ -24,8 +24,7 @@ _VALID = "a location that the driver and every executor can read and write"
 class ReadClaimStore:
     """Keeps claims by batch and name: `<query>/<batch>-<plan>/<name>`. Every call blocks. Many threads and processes may call at once.
 
-    - `store`: the store in which the claims are. Its client stays open between calls.
-    - `run`: runs the coroutines of the store.
+    - `store`: holds the claims. Its client stays open between calls.
     - `key`: the option that names the location.
     """
 
@@ -55,10 +54,7 @@ class ReadClaimStore:
         return stored.claims.get(name)
 
     def load(self, batch: BatchId, names: Iterable[str], token: str) -> StoredClaims:
-        """Return the claims of a batch with these names, and whether the query's marker `token` exists (see `write_marker`).
-
-        Everything is read at once.
-        """
+        """Return the claims of a batch with these names, and whether the query's marker `token` exists (see `write_marker`)."""
         marker = _marker_name(batch.query, token)
         found = self._run(self._store.get_all((marker, *(batch.prefix + name for name in names))))
         has_marker = found.pop(marker, None) is not None

@@ -181,9 +181,9 @@ _Parsed = tuple[int, Callable[[int, int], Columns], Any]
 
 
 def _columns(message: bytes) -> _Parsed | None:
-    """Parse the message as columns, all sub-records at once. Return None if the columns differ in length.
+    """Parse the message as columns, all sub-records at once.
 
-    It is then not known which value belongs to which sub-record. Use `_columns_one_by_one` for such a message.
+    Return None if the columns differ in length, because it is then not known which value belongs to which sub-record.
 
     Raises: DecodeError if the message is malformed, or no sub-record has data.
     """
@@ -204,7 +204,7 @@ def _columns(message: bytes) -> _Parsed | None:
 
 
 def _columns_one_by_one(message: bytes) -> _Parsed | None:
-    """Parse the message sub-record by sub-record. This is slower, and for messages in which only some have an explicit hash key.
+    """Parse the message sub-record by sub-record. This is for messages in which only some sub-records have an explicit hash key.
 
     Return None if a sub-record has no data or no partition key.
 

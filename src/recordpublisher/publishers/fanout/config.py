@@ -98,10 +98,7 @@ class FanOutConfig:
 
     @classmethod
     def of(cls, properties: Properties) -> FanOutConfig:
-        """Return the settings that the properties give.
-
-        Raises: ConfigurationError if a property is invalid. The error names the key, the value and valid values.
-        """
+        """Return the settings in the properties. Raises: ConfigurationError if a property is invalid."""
         registration = RegistrationType(properties.value(REGISTRATION))
         return cls(
             registration=registration,
@@ -183,11 +180,11 @@ _ERRORS_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class RecoverableErrors:
-    """The errors that are retried without limit, and do not count as failures. In Flink's connector they are the recoverable errors.
+    """The errors that are retried without limit, and do not count as failures (the recoverable errors of Flink's connector).
 
     A property has the name of such an error: one of this library's error classes, a dotted Python class, or an AWS error code. The code may
-    be written as the name of the Java SDK's class. The keys of these properties have an index, from 0. All of them are used, while the
-    connector uses only the first. An error is also retried in this way if one of its causes has such a name.
+    be written as the Java SDK's class name. The keys of these properties have an index, from 0. All of them are used, while the connector
+    uses only the first. An error is also retried in this way if one of its causes has such a name.
     """
 
     names: frozenset[str] = frozenset()

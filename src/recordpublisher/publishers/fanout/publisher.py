@@ -221,7 +221,6 @@ class FanOutRecordPublisher(RecordPublisher):
 
 
 def _ends_the_shard(event: ReadResponse) -> bool:
-    """Return whether the shard ends with this event. Such an event has no continuation, or it has child shards (API reference)."""
     # Some servers send a continuation together with child shards (F2).
     return event.continuation is None or bool(event.child_shards)
 
@@ -235,10 +234,7 @@ def _position_after(event: ReadResponse) -> SequenceNumber | None:
 
 
 def _next_start(position: StartingPosition, returned: SequenceNumber | None) -> StartingPosition:
-    """Return where the next subscription starts after an event, if `position` was the start before it.
-
-    - `returned`: the position that the callback returned for the event, or None.
-    """
+    """Return the start of the next subscription, from the start before it and the position that the callback returned."""
     following = next_position(position, returned)
     if returned is not None and returned.continuation:
         # The event had no records, so the sub-records that must be skipped are still to come (P2).
@@ -658,10 +654,10 @@ class ResubscribePolicy:
 
 
 class SubscriptionPreemptionDetector:
-    """Detects that another job uses the consumer: counts for one shard how often in a row another caller disturbs its subscriptions.
+    """Detects that another job uses the consumer: counts how often in a row another caller disturbs the subscriptions to one shard.
 
-    It counts subscriptions that another caller took over, and calls that the service refused. After a restart a subscription is taken over
-    once or twice, which is normal. If a second job uses the same consumer name, every subscription is taken over.
+    It counts subscriptions that were taken over, and calls that the service refused. After a restart a subscription is taken over once or
+    twice, which is normal. If a second job uses the same consumer name, every subscription is taken over.
     """
 
     def __init__(self, shard: Shard) -> None:

@@ -73,7 +73,7 @@ class ConsumerRegistrar:
         self._keeps_registered = True
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
-        """Wait until the stream has an ACTIVE consumer. Register the consumer if it is missing, unless a property sets its ARN.
+        """Find the stream's consumer. If no property sets its ARN, register it if it is missing, and wait until it is ACTIVE.
 
         If several shards of the stream call this, one call does the work, and the others wait for it.
 
@@ -168,7 +168,6 @@ class ConsumerRegistrar:
         return described is not None and described.arn == self._arns[stream] and described.status == "ACTIVE"
 
     async def _delay_start(self) -> None:
-        """If the registration is LAZY, wait a short random time, because many workers may register at once."""
         # The service allows 5 registrations a second, and many workers may start at once. Flink's connector waits in the same way.
         if self._config.registration is RegistrationType.LAZY:
             await asyncio.sleep(self._draw() * self._config.retries.register.base_ms / 1000)

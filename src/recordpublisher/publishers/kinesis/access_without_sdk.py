@@ -41,11 +41,8 @@ They include those for a container's credentials. These are used only if no othe
 def access_without_sdk(properties: Properties, region: str, role: str | None) -> AccessWithoutSdk | None:
     """Return the keys and the endpoint for calls to a region, or None if the SDK must make the calls.
 
-    The SDK must make them in these cases:
-
-    - Only the SDK can find the keys or the endpoint.
-    - A role is given, or a property asks for the SDK.
-    - The job uses enhanced fan-out, because only the SDK can subscribe.
+    The SDK must make them if only it can find the keys or the endpoint, if a property asks for it, or if a role is given. Enhanced fan-out
+    also needs it, because only the SDK can subscribe.
 
     Raises: ConfigurationError if the endpoint is invalid.
     """
@@ -110,9 +107,6 @@ def _endpoint_outside(profile: Mapping[str, str]) -> str | None:
 
 
 def _is_plain_environment() -> bool:
-    """Return whether nothing in the environment can change where calls go or who signs them.
-
-    Such a change could come from a proxy, an unusual AWS variable, or a model that was added to the SDK.
-    """
+    """Return whether no proxy, no unusual AWS variable, and no model added to the SDK can change where calls go or who signs them."""
     aws = {name for name in os.environ if name.startswith("AWS_") and not _WITHOUT_EFFECT.fullmatch(name)}
     return aws <= _PLAIN_VARIABLES and not has_proxies() and not os.path.exists(os.path.expanduser("~/.aws/models"))

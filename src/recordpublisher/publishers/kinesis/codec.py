@@ -247,7 +247,6 @@ def decode_json(
     If the first payload is large and the JSON has the usual form, all payloads are cut out and decoded separately.
 
     - `records_of`: returns the records in the decoded object. They then receive their payloads.
-    - `base64_decode`: decodes a payload. If it is None, nothing is cut out.
 
     Raises: msgspec.DecodeError if the body is malformed.
     """

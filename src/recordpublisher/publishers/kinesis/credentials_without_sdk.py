@@ -20,10 +20,7 @@ from ..properties.reading_properties import (
 
 
 def keys_of(properties: Properties, profile: dict[str, str]) -> Keys | None:
-    """Return the keys that the SDK would find, or None if only the SDK can find them.
-
-    - `profile`: the settings of the profile (`plain_profile`).
-    """
+    """Return the keys that the SDK would find, or None if only the SDK can find them. `profile`: the result of `plain_profile`."""
     # A profile that a property names takes precedence over the environment, and the environment over any other profile.
     provider = provider_name(properties)
     if provider == "BASIC":

@@ -28,10 +28,7 @@ HOST_KINDS = {
     "DescribeStreamSummary": "control",
     "DescribeStreamConsumer": "control",
 }
-"""The calls that most jobs make, with the kind of host that serves each.
-
-If a stream's ARN is known, the host has the account's name in front.
-"""
+"""The calls that most jobs make, with the kind of host that serves each. Calls with a stream's ARN go to such a host of the account."""
 
 
 # --- endpoint and region ------------------------------------------------------------------------------------------------------------
@@ -146,7 +143,7 @@ QUEUE_CALLS = {
 }
 """The calls about queues, and the kind of host that serves each."""
 WITHOUT_HOSTS = ("aws-iso", "aws-iso-b")
-"""Partitions in which a queue has no host of its own. Calls about it go to the host of the region."""
+"""Partitions in which a queue has no host of its own."""
 _REGIONAL = r"https://kinesis(?P<fips>-fips)?\.(?P<rest>.+)"
 
 

@@ -150,7 +150,6 @@ async def retry_with_new_token(call: Callable[[], Awaitable[T]], renew: Callable
 
 
 def _is_time_refused(error: FatalKinesisError) -> bool:
-    """Return whether the service has refused a call because its signature is too old or in the future."""
     # The machine may have slept between the signature of a request and its arrival, for example while a connection was opened. A signature
     # is valid for five minutes. If the clock itself is wrong, the second call fails in the same way.
     is_about_time = "Signature expired" in str(error) or "Signature not yet current" in str(error)
@@ -372,7 +371,7 @@ def speaks_no_tls(error: object) -> bool:
 
 
 def is_refused(error: object) -> bool:
-    """Return whether an error means that no process listens at the port. `error` may be the text of an error."""
+    """Return whether an error means that no process listens at the port."""
     # A host with several addresses raises one error, whose text has the error of each address.
     refused = f"[Errno {errno.ECONNREFUSED}]"
     return any(refused in str(cause) for cause in _causes(error))

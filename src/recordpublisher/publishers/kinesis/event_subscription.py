@@ -156,7 +156,7 @@ class FrameReader:
         return _parse_frame(memoryview(self._pop(length)), headers_length)
 
     async def _fill(self, wanted: int) -> bool:
-        """Read until `wanted` bytes are buffered. Return False if the body has ended before the first of them.
+        """Read until `wanted` bytes are buffered. Return False if the body has ended between two frames.
 
         Raises: TruncatedStreamError if the body ends inside a frame.
         """
@@ -193,8 +193,6 @@ def _parse_prelude(prelude: bytes) -> tuple[int, int]:
     """Return the length of a frame, and the length of its headers (bytes), from the frame's first bytes.
 
     Their checksum is verified first, because the lengths decide how many bytes are awaited.
-
-    Raises: the SDK's errors if the checksum or a length is wrong.
     """
     length, headers_length, checksum = _PRELUDE.unpack(prelude)
     _verify_checksum(prelude[:8], checksum)

@@ -6,10 +6,7 @@ from recordpublisher.publishers.properties.declaration import Property, Property
 
 
 class OptionGroup(PropertyGroup):
-    """Declares properties that are also options of Spark. A property's first alias is the name of the option.
-
-    The name of the option is added to the property's description.
-    """
+    """Declares properties that are also options of Spark. A property's first alias is the option's name. It is added to the description."""
 
     def _declare(self, type_name: str, key: str, sentence: str, *rest: Any, **more: Any) -> Property[Any]:
         option = "".join(f" Option `{name}`." for name in more.get("aliases", ())[:1])

@@ -1,6 +1,6 @@
 """Checks the options of a job as far as possible without a call to a service.
 
-To keep the start fast, it imports only modules that reading the options needs.
+It imports only modules that are also needed to read the options.
 """
 
 import warnings

@@ -112,7 +112,7 @@ def silence_in_commit_process() -> None:
 
 @contextmanager
 def collected_warnings() -> Iterator[list[str]]:
-    """Collect the warnings that are given during the block, without duplicates. The list is filled at the end of the block."""
+    """Collect the warnings of the block, each text once. The list is filled at the end of the block."""
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
@@ -396,13 +396,16 @@ PEERS: Mapping[str, tuple[PeerOption, ...]] = {
     "Databricks Runtime 19": DATABRICKS,
     "Spark 4.1 for Kafka": KAFKA,
 }
-"""The options of each other connector. The key is the connector's name and the version whose documentation has the options."""
+"""The options of each other connector, by the connector's name and the version of its documentation."""
 
 
 # --- the translation of these options (C1) --------------------------------------------------------------------------------------------
 
 SECONDS_BELOW = 10**11
-"""A number below this is taken as seconds, not milliseconds. As milliseconds it would be before 1974, when Kinesis did not exist."""
+"""A number of milliseconds below this is refused, because it is probably in seconds.
+
+It would be before 1974, when Kinesis did not exist.
+"""
 _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option in options}
 """The options by lower-case key. If two connectors have the same key, it means the same in both."""
 _AWS_ENDPOINT = re.compile(r"https?://kinesis(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?")
@@ -425,7 +428,7 @@ def _ours_first(option: PeerOption) -> PeerOption:
 
 
 def _refuse_all(given: Properties) -> None:
-    """Raise an error if options have no equivalent here. One error names them all, because each start of Spark takes long.
+    """Raise one error for all options without an equivalent here, because each start of Spark takes long.
 
     Raises: ConfigurationError if there is such an option.
     """
@@ -529,11 +532,9 @@ def _time_of_databricks(key: str, given: str) -> str:
 
 
 def _check_same(given: Properties, key: str, declared: Property[Any], value: str) -> None:
-    """Check that the job does not give another value to the same property, by our own name of it.
+    """Check that our own key of the property, if it is given too, has the same value. Raises: ConfigurationError if it differs.
 
-    - `key`, `value`: the other connector's option, and its value in our terms.
-
-    Raises: ConfigurationError if the values differ.
+    - `key`, `value`: the other connector's option, and its value for our property.
     """
     own = next(
         (name for name in (declared.key, *declared.aliases) if name in given and name.lower() != key.lower()), None
@@ -584,10 +585,7 @@ def _warn_of_defaults(given: Properties, own: Properties, has_default: Collectio
 
 
 def _without_prefix(given: Properties, own: Properties, option: PeerOption) -> str:
-    """Return the end of a warning that the other connector would put a default prefix before a value, and this library does not.
-
-    Return "" if the prefix does not matter to this job.
-    """
+    """Return the end of a warning that the other connector adds a prefix by default. Return "" if the prefix does not matter here."""
     if option.before not in given or option.key in given or not uses_fan_out(own):
         return ""
     name = own[option.ours]

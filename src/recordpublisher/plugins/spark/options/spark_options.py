@@ -185,7 +185,7 @@ class SparkOptions:
     def parse(cls, options: Mapping[str, str], *, keeps_claims: bool = True) -> SparkOptions:
         """Parse and check the options that Spark passes. Their keys are in lower case.
 
-        - `keeps_claims`: whether the job is a query. The tasks of a query store claims, and need a place for them.
+        - `keeps_claims`: whether the job is a query. Its tasks store claims, and need a place for them.
 
         Raises: ConfigurationError if an option is invalid. The error names the value and the valid values.
         """
@@ -213,7 +213,7 @@ class SparkOptions:
 
     @property
     def stream_names(self) -> frozenset[str]:
-        """Names of the streams. For a stream that was given as an ARN, it is the name in the ARN."""
+        """Names of the streams. An ARN is replaced by the name in it."""
         return frozenset(map(stream_name, self.streams))
 
     @property

@@ -28,7 +28,7 @@ AT_TIME = "AT_TIMESTAMP "
 def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState]:
     """Return the start of each shard that `startingPosition` names, by shard id. Return {} if it names no shards.
 
-    A start at LATEST stays LATEST; it is not replaced by a time.
+    LATEST is not replaced by a time.
 
     Raises: ConfigurationError if the start is invalid.
     """
@@ -37,7 +37,7 @@ def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str,
 
 
 def starts_of(properties: Properties, streams: Sequence[str]) -> Starts:
-    """Return where a new query starts in each shard. A start at LATEST stays LATEST; it is not replaced by a time.
+    """Return where a new query starts in each shard. LATEST is not replaced by a time.
 
     Raises: ConfigurationError if the start is invalid.
     """
@@ -61,11 +61,9 @@ def with_starts(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def option_time_ms(option: str, given: str, properties: Properties, valid: str) -> int:
-    """Return the time in `given`, which is a time or `AT_TIMESTAMP` and a time (epoch ms).
+    """Return the time in `given`: a time, or `AT_TIMESTAMP` and a time (epoch ms).
 
-    - `option`, `valid`: the name of the option, and what is valid for it, for the error.
-
-    Raises: ConfigurationError if it is not a time.
+    Raises: ConfigurationError if it is not a time. The error names the option.
     """
     time = given[len(AT_TIME) :].strip() if given.upper().startswith(AT_TIME) else given
     try:

@@ -149,7 +149,7 @@ class AvailableNow:
     def is_done(self, entry: ShardOffset, read: ShardRead | None, batch: int) -> bool:
         """Return whether every record that the shard had at the start of the run is read.
 
-        - `read`: the read of the shard in the batch with the number `batch`, or None. A batch of an earlier run shows nothing.
+        `read` is its read in the batch number `batch`.
         """
         if batch <= self.after_batch:
             return False

@@ -72,7 +72,7 @@ class BatchPlanner:
     """
     _progress: QueryProgress | None = None
     _shown: Mapping[str, Any] | None = None
-    """The figures of how far the query is that Spark received last."""
+    """The figures (how far the query is) that Spark received last."""
     _noted_plan: str = ""
     """Id of the plan whose batch is the last one in `_progress`, if no batch follows it now."""
     _listed_at_batch: int = 0
@@ -141,9 +141,9 @@ class BatchPlanner:
     def partitions(self, offset: BatchOffset) -> list[TaskPlan]:
         """Return the tasks of a batch, as planned. If this process has just planned the batch, no service is called.
 
-        A batch that an earlier process has planned runs again. Its claims (what its tasks have read) must then be in the store.
+        A batch that an earlier process has planned runs again, by its claims (what its tasks have read).
 
-        Raises: StateError if they are lost, and `onMetadataLoss` is FAIL.
+        Raises: StateError if the claims of such a batch are lost, and `onMetadataLoss` is FAIL.
         """
         token, lost_claims, is_replay = offset.store_token, False, self._last_plan != offset.plan
         if is_replay:
@@ -237,7 +237,7 @@ class BatchPlanner:
         )
 
     def _note(self, plan: BatchPlan, step: Step) -> Step:
-        """Return the step after remembering it, for a call that plans no batch."""
+        """Remember a step that plans no batch, and return it."""
         if step is Decision.FINISH and plan.claims.is_unread:
             self._warnings.unread_batch(plan.offset)
         if not isinstance(step, Wait) and self._noted_plan != plan.previous.plan:
@@ -573,10 +573,7 @@ class QueryWarnings:
             self._once(text, lookahead, batch_ms)
 
     def _tasks_one_after_the_other(self, previous: BatchOffset, claims: BatchClaims) -> None:
-        """Warn if the tasks of a batch read one after another. Then there are fewer free slots than tasks.
-
-        The sign for this is that their reads began at least one read window apart.
-        """
+        """Warn if the reads of a batch's tasks began at least a read window apart. Then there are fewer free slots than tasks."""
         began = claims.began_ms
         if len(began) > 1 and max(began) - min(began) >= self._options.window_ms:
             text = (

@@ -37,14 +37,9 @@ OLD_LISTING_SECONDS = 5.0
 class KinesisService:
     """Owns the driver's view of its streams: the last complete listing of each, the consumers' ARNs, and the watch for new data.
 
-    Listings are renewed in the background. Blocking calls are made in these cases:
-
-    - A query starts.
-    - An AvailableNow run would end.
-    - A shard of a quiet stream has ended, and its children are not known.
-
-    Blocking calls have their own retries. If the retries fail in an outage, `PatientPlanner` waits for the service. Every other error ends
-    the query.
+    Listings are renewed in the background. Blocking calls are made when a query starts, when an AvailableNow run would end, and when a
+    shard of a quiet stream has ended and its children are not known. They have their own retries. If the retries fail in an outage,
+    `PatientPlanner` waits for the service. Every other error ends the query.
     """
 
     def __init__(self, options: SparkOptions) -> None:
@@ -182,7 +177,7 @@ class KinesisService:
     async def _discover(self) -> None:
         """List all streams periodically. An error does not end the listing.
 
-        If the interval is negative, list them until there is a complete listing of each.
+        If the interval is negative, list them only once, and again while a listing is not complete.
         """
         interval = self._options.properties.value(DISCOVERY_INTERVAL) / 1000
         while True:

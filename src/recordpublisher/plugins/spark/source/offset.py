@@ -38,11 +38,11 @@ class BatchOffset:
     - `after`: the `plan` of the batch before.
     - `planned_ms`: when the batch was planned, by the driver's clock (epoch ms).
     - `limit`: the most records of the batch.
-    - `global_watermark`: epoch ms.
-    - `emit_limit`: the highest event time that the batch emits (epoch ms), None if alignment is off, or `EMIT_NOTHING`.
+    - `global_watermark`: the lowest watermark of the active shards (epoch ms).
+    - `emit_limit`: the highest event time that the batch emits (epoch ms). It is None if alignment is off, or `EMIT_NOTHING`.
     - `records`, `bytes`: emitted by all earlier batches, including shards that are no longer in the offset.
     - `skipped`: records that these batches could not use and left out.
-    - `initial_start`: where the job started. LATEST is replaced by the time of the start. A stream that is added later has the same start.
+    - `initial_start`: where the job started, with LATEST as the time of the start. A stream that is added later has the same start.
     - `store_token`: the token in the claim store when the batch was planned. A store without it has lost the batch's claims.
     - `waits`: how many batches without tasks followed, while the query waited for a service or showed its figures.
     """

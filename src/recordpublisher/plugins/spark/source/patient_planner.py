@@ -55,7 +55,9 @@ class PatientPlanner:
     _quiet_since: float | None = None
     """When a read of every shard first found nothing since the last batch (seconds of the monotonic clock); None if it has not."""
     _late_since: float | None = None
-    """When the first of the current row of late looks (reads of every shard) began (seconds of the monotonic clock)."""
+    """When the current series of late looks (reads of every shard) began (seconds of the monotonic clock); None if the last one was in
+    time.
+    """
 
     def __post_init__(self) -> None:
         self._calls = PlanningCalls(self.planner.outages, self.planner.clock, self.background)
@@ -83,8 +85,8 @@ class PatientPlanner:
         """Return the plan of the next batch. Return `previous` if there is none now, or if an AvailableNow run has ended.
 
         When `previous` is returned, `processAllAvailable` assumes that all records put so far are in the sink. So first every shard is read
-        once more. If they cannot be read in time, a batch without tasks makes Spark ask again, for at most `NO_ANSWER_SECONDS`. In two
-        cases `previous` is returned at once: a service is unreachable, or the sink does not read its batches.
+        once more. If they cannot be read in time, a batch without tasks makes Spark ask again, for at most `NO_ANSWER_SECONDS`. If a
+        service is unreachable, or if the sink does not read its batches, `previous` is returned at once.
 
         - `is_first`: whether this may be Spark's only call. Then a batch is planned even if nothing is known to be new, unless a service is
           unreachable. A call to a service is waited for until it counts as an outage.
@@ -153,7 +155,7 @@ class PatientPlanner:
         return ", ".join(sorted(self.planner.options.stream_names))
 
     def _look(self, step: Watch, until: float) -> LookResult:
-        """Read every shard once. The reads are made at once after a batch that had records, and else spread over a `probeInterval`."""
+        """Read every shard once. If the stream was already quiet, the reads are spread over a `probeInterval`."""
         if step.first_look:
             return self.planner.service.look(FIRST_LOOK_SECONDS)
         pause = 0.0 if self._quiet_since is None else self.planner.options.probe_ms / 1000
@@ -163,8 +165,6 @@ class PatientPlanner:
         """Return whether a read of every shard was late, and the next one may be in time.
 
         After `NO_ANSWER_SECONDS` of late reads return False, because Spark commits an empty batch after each of them.
-
-        - `began`: when the read `look` began (seconds of the monotonic clock).
         """
         if look is not LookResult.LATE:
             self._late_since = None
@@ -235,8 +235,8 @@ def _with_one_voice(call: Callable[[], T]) -> T:
 class BackgroundCall:
     """Runs one call at a time in a thread. The call is never cancelled. A later request with the same name gets its result.
 
-    A call with another name begins when the running call has ended. The result of that one is then dropped. The thread is a daemon, so it
-    does not delay the end of the process.
+    A call with another name begins when the running call has ended, and the result of the running call is dropped. The thread is a daemon,
+    so it does not delay the end of the process.
     """
 
     def __init__(self) -> None:

@@ -21,8 +21,8 @@ class TaskPlan:
 
     - `group`: the number of the task.
     - `bounds`: the limits of the first read.
-    - `publisher`: the publisher that reads the batch the first time.
-    - `replay_publisher`: the publisher that reads the batch again. It polls, because a second subscription would end the first one.
+    - `publisher`: reads the batch the first time.
+    - `replay_publisher`: reads the batch again. It polls, because a second subscription would end the first one.
     - `store_token`: the token that the task must find in the claim store.
     - `accepts_loss`: whether the task continues if records that it must read again are past retention.
     - `max_outage_ms`: how long the task waits for a service that is unreachable.
@@ -122,7 +122,6 @@ def bounds_of(
 
 
 def _task_bytes(tasks: int, options: SparkOptions) -> int:
-    """Return how many bytes of payload each of `tasks` tasks may collect."""
     return min(options.max_bytes, max(1, (options.max_batch_bytes or options.max_bytes * tasks) // tasks))
 
 

@@ -290,7 +290,6 @@ class TaskRead:
 
 
 def _is_at_end(key: str, result: BoundedResult) -> bool:
-    """Return whether the shard was read to its tip or its end."""
     outcome = result.shards.get(key)
     return outcome is not None and (outcome.seen.at_tip or outcome.state.ended)
 
