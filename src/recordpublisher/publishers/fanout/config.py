@@ -1,4 +1,4 @@
-"""The properties that enhanced fan-out reads. They are parsed once, and checked against each other."""
+"""The properties that enhanced fan-out reads. They are parsed once, and checked against each other (C2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registers the consumer of each stream for enhanced fan-out, and deregisters it after its last use.
+"""Registers the consumer of each stream for enhanced fan-out, and deregisters it after its last use (F4, F8).
 
 `ConsumerRegistrar` knows the consumers of one factory. `ConsumerRefCounts` counts their uses in this process. `RegistrationCalls` makes the
 calls. In this file, a consumer is always a consumer that is registered with a stream.

@@ -1,4 +1,4 @@
-"""The options of a Spark job that reads. Each is declared once, as a property with the option's short name as an alias.
+"""The options of a Spark job that reads. Each is declared once, as a property with the option's short name as an alias (C1).
 
 A claim is the record of what one task of a query has read. Claims are stored in the place that `metadataLocation` or `metadataRoot` names.
 """
