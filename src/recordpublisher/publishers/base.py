@@ -61,7 +61,7 @@ class RecordPublisher(AsyncPort, ABC):
 
     @abstractmethod
     async def run(self, consumer: BatchConsumer) -> RunResult:
-        """Pass the shard's records to `consumer` in batches. Return how the run ended. After INCOMPLETE the caller calls `run` again.
+        """Pass the shard's records to `consumer` in batches, and return how the run ended. After INCOMPLETE the caller calls `run` again.
 
         Await `consumer(batch)` for every batch, even for an empty one, before the next read. This is the back-pressure. Resume only from
         the position that the consumer returned.
@@ -108,7 +108,7 @@ class RecordPublisher(AsyncPort, ABC):
         """
 
     def subscribe(self, observer: ObserverBase[RecordBatch]) -> DisposableBase:
-        """Add an observer (FLIP-128's first method). It receives every batch, the end of the shard, and a fatal error.
+        """Add an observer of every batch, the end of the shard and a fatal error (FLIP-128's first method).
 
         The observer exerts no back-pressure, and causes no read, because only `run_observed` reads. To remove it, call `dispose` of the
         result.
@@ -223,13 +223,13 @@ class RecordPublisherFactory(RecordSource):
         """
 
     def keep_shared(self) -> None:
-        """Called if the job continues in other processes, or will be started again. Default: do nothing.
+        """Called if `close` must keep shared resources, such as a registered consumer. Default: do nothing.
 
-        Do not release shared resources at `close` then, such as a registered consumer.
+        The job then continues in other processes, or will be started again.
         """
 
     async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
-        """List the shards of `stream` after the shard id `after` (all if None). Override this for a source that is not Kinesis.
+        """List the shards of `stream` after the shard id `after` (all if None), for a source that is not Kinesis.
 
         The default implementation returns None. Then the job lists the stream's shards from Kinesis.
 
@@ -320,12 +320,12 @@ class QueueSource(RecordSource):
 
     @abstractmethod
     async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
-        """Wait up to 20 s for records. Return them as soon as there are some, or nothing if the queue is empty.
+        """Wait up to 20 s for records, and return them as soon as there are some. If the queue stays empty, return nothing.
 
         A call that takes 30 s is logged. If the task is cancelled while a call is taking records, wait for the call, release its records,
         and then raise the cancellation.
 
-        - `metrics`: count retries here.
+        - `metrics`: counts the retries.
 
         Raises: TransientError if the queue cannot be reached now. The call is then retried for `flink.job.max.outage`. Any other error ends
         the job.

@@ -123,10 +123,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return writer
 
     def _checked_options(self, *, keeps_claims: bool) -> SparkOptions:
-        """Return the options of a job that reads, parsed and checked. `keeps_claims`: as in `SparkOptions.parse`.
-
-        Raises: ConfigurationError if an option is invalid.
-        """
+        """Return the options of a job that reads, parsed and checked. Raises: ConfigurationError if an option is invalid."""
         from .options.other_connectors import OptionWarnings, collected_warnings, refuse_table
         from .options.spark_options import SparkOptions
 

@@ -118,7 +118,7 @@ class BatchId(msgspec.Struct, frozen=True):
 class StoredClaims(msgspec.Struct, frozen=True):
     """Claims by name.
 
-    - `has_marker`: whether the store has the marker that the query wrote. If not, this may be an empty store in place of the query's store.
+    - `has_marker`: whether the store has the marker that the query wrote. If not, an empty store may have replaced the query's store.
     """
 
     claims: dict[str, bytes]

@@ -115,7 +115,7 @@ class Deaggregator:
     def choose_kept(self, owned: list[bool], decision: ForeignSubRecords, record: UserRecord) -> list[bool] | None:
         """Return for each sub-record whether it is kept, or None to keep all. Dropped sub-records are counted and logged.
 
-        - `owned`: for each sub-record, whether its hash key belongs to the shard.
+        - `owned`: whether the hash key of each sub-record belongs to the shard.
         """
         if decision is ForeignSubRecords.DROP:
             # Dropping loses nothing, because the KPL sends these sub-records again, to their own shard.

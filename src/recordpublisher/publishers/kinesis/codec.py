@@ -302,7 +302,7 @@ def _decode_apart(
 
 _BODY: ContextVar[bytes | None] = ContextVar("recordpublisher_body", default=None)
 PLACEHOLDER = [{"Data": b"", "PartitionKey": "-"}]
-"""A record that the SDK serializes in place of the real records, which would cost 7 us each.
+"""A record that the SDK serializes instead of the real records, which would cost 7 us each.
 
 The body that this module has encoded then replaces that of the SDK.
 """
@@ -386,4 +386,4 @@ RESPONSE_DECODERS: dict[str, Decode] = {
     "SubscribeToShardOutput": lambda body: {RAW_EVENTS: body},
     "GetShardIteratorOutput": decode_object,
 }
-"""Decoders for the frequent responses, in place of the SDK's. The keys are the SDK's names for the shapes of the responses."""
+"""Decoders for the frequent responses, instead of the SDK's. The keys are the SDK's names for the shapes of the responses."""

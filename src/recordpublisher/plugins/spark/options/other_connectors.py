@@ -224,11 +224,11 @@ def refuse_table(options: Mapping[str, str]) -> None:
 class PeerOption:
     """One option of another connector. It is translated to our property `ours`, or refused with a reason. A `key` with `.*` is a prefix.
 
-    - `values`: for an option with a fixed set of values, the other connector's values (lower case), each with our value. Other values are
+    - `values`: the other connector's values (lower case), each with our value, if the option has a fixed set of values. Other values are
       refused with `reason`.
     - `unit`: the unit in which the other connector reads plain numbers, if it differs from ours.
     - `also`: our properties that the option implies, with their values.
-    - `before`: for an option that is a prefix, such as `consumerNamePrefix`: the other connector's option to whose value it is added.
+    - `before`: the other connector's option to whose value this one is added, if this one is a prefix such as `consumerNamePrefix`.
     - `default`: the other connector's default, if it means something else than our default.
     - `refused`: why the option has no equivalent here, and what to use instead.
     """

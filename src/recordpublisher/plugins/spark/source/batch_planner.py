@@ -531,7 +531,7 @@ class QueryWarnings:
             self._warn(text, ", ".join(sorted(streams)))
 
     def old_claims(self, queries: Collection[str]) -> None:
-        """Warn that a new query found claims of the other `queries` in its place for claims. This happens if a checkpoint is lost."""
+        """Warn that a new query found claims of the other `queries` in its location. This happens if a checkpoint is lost."""
         if queries:
             text = (
                 "metadataLocation has claims (what tasks have read) of other queries (%s), and this query has a new checkpoint: it begins "

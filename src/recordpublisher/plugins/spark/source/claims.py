@@ -75,7 +75,7 @@ class ReadClaim:
 
 @dataclass(frozen=True, slots=True)
 class ShardRead:
-    """What one task has read of one shard: `records` rows between the states `start` and `end`.
+    """The read of one shard by a task: `records` rows between the states `start` and `end`.
 
     - `first`, `last`: the ids of the first and the last row.
     - `bytes`: bytes of payload before de-aggregation.
