@@ -187,7 +187,7 @@ class RecordPublisherFactory(RecordSource):
     """Makes the publishers of one job, and owns the resources that they share. It is built as `Factory(properties)`."""
 
     resumes_by_continuation: ClassVar[bool] = False
-    """Whether `create` accepts, after AFTER_SEQUENCE_NUMBER, the ContinuationSequenceNumber of an event of enhanced fan-out."""
+    """Whether `create` accepts a start AFTER_SEQUENCE_NUMBER with the ContinuationSequenceNumber of an event of enhanced fan-out."""
 
     finds_gaps: bool = False
     """Whether the publishers themselves find out that records have expired unread. If so, the job does not check for it.
@@ -209,7 +209,10 @@ class RecordPublisherFactory(RecordSource):
 
     @property
     def lists_shards(self) -> bool:
-        """Whether this factory's `discover` lists the shards, and not Kinesis. Default: whether the class overrides `discover`."""
+        """Whether `discover` of this factory lists the shards.
+
+        Otherwise Kinesis lists them. Default: whether the class overrides `discover`.
+        """
         return type(self).discover is not RecordPublisherFactory.discover
 
     @abstractmethod

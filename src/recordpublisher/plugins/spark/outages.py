@@ -172,7 +172,7 @@ class OutageWatch:
     def wait_out(self, call: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
         """Repeat the call as long as it fails because of an outage, and return its result.
 
-        Raises: OutageError if the outage lasts too long. An error that does not mean an outage is raised at once.
+        Raises: OutageError if the outage lasts too long. Other errors are raised at once.
         """
         while True:
             began = self._clock.monotonic()

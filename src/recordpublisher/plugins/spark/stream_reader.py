@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     """The common part of the readers for all versions of Spark: everything except how Spark asks for the next offset.
 
-    The options and the schema (a StructType) are parsed by the first method that needs them. That has two reasons: one of Spark's processes
-    makes a reader only to send it to the tasks. And Spark 4.3 would hide errors of `streamReader` behind an UnboundLocalError of its own
+    The options and the schema (a StructType) are parsed by the first method that needs them. One of Spark's processes makes a reader only
+    to send it to the tasks. And Spark 4.3 would hide errors of `streamReader` behind an UnboundLocalError of its own
     (`python_streaming_source_runner.py`).
 
     - `planner`: only used by tests.

@@ -150,7 +150,7 @@ def rejected_rows(options: WriteOptions, task: int, where: str, scope: str) -> R
 
 
 class PatientPort:
-    """A WritingPort (client for the Kinesis sink's calls) that repeats the calls of another one during outages.
+    """A client for the Kinesis sink (WritingPort) that repeats the calls of another one during outages.
 
     A call that fails as a whole is repeated for up to `max_outage_ms`. After that it raises OutageError, which ends the task. A response
     with refused records is not an outage: the sink puts those records again.

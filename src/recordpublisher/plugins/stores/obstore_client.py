@@ -91,10 +91,7 @@ def s3_options(access: AwsAccess, given: Mapping[str, str] | None = None) -> dic
     own = {_OF_GIVEN.get(name, name): options.pop(name) for name in _KEYS if name in options}
 
     def keys() -> dict[str, Any]:
-        """Return the newest credentials.
-
-        obstore gets this function instead of the keys, because it would add a token from the environment to plain keys.
-        """
+        """Return the newest credentials. If obstore got plain keys, it would add a token from the environment to them."""
         found = access.found
         theirs = {"access_key_id": found.access_key, "secret_access_key": found.secret_key, "token": found.token}
         return (own or theirs) | {"expires_at": datetime.now(UTC) + VALID}

@@ -22,7 +22,9 @@ _VALID = "a location that the driver and every executor can read and write"
 
 
 class ReadClaimStore:
-    """Keeps claims by batch and name: `<query>/<batch>-<plan>/<name>`. Every call blocks. Many threads and processes may call at once.
+    """Keeps claims (what tasks have read) by batch and name: `<query>/<batch>-<plan>/<name>`.
+
+    Every call blocks. Many threads and processes may call at once.
 
     - `store`: holds the claims. Its client stays open between calls.
     - `key`: the option that names the location.
@@ -135,7 +137,7 @@ class RunCoroutine(Protocol):
 def read_claim_store_of(
     location: str, properties: Properties, run: RunCoroutine, key: str = "metadataLocation"
 ) -> ReadClaimStore:
-    """Return the claim store at a location.
+    """Return the store at a location, for claims (what the tasks of a query have read).
 
     - `run`: runs the coroutines of a store in a remote service. It is not used for a folder, whose calls block.
     - `key`: the option that contains the location.

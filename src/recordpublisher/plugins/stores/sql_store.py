@@ -113,10 +113,7 @@ class SqlStore(ConditionalStore):
         await self._transaction(lambda connection: None)
 
     def values_of_others(self, connection: Connection) -> list[tuple[str, bytes]]:
-        """Return the name of each other job with one of its values, once for each value.
-
-        Runs in the caller's transaction. Call `prepare` before.
-        """
+        """Return the values of all other jobs, each with the name of its job. Runs in the caller's transaction. Call `prepare` before."""
         table = self._table.c
         found = connection.execute(select(table.job, table.value).where(table.job != self._job))
         return [(row.job, bytes(row.value)) for row in found]

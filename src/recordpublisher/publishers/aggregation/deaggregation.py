@@ -357,7 +357,7 @@ class OpenAggregate:
 
     @property
     def done_bytes(self) -> int:
-        """Bytes of the record's data that count as read. The part is that of the sub-records that were read."""
+        """Bytes of the record's data that count as read, in proportion to the number of sub-records that were read."""
         return len(self.record.data) * self.done // max(self._aggregate.length, 1)
 
     @property

@@ -321,7 +321,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
     async def create(
         self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
     ) -> FanOutRecordPublisher:
-        """Wait until the stream has an ACTIVE consumer, and return a publisher of `shard`. With LAZY, the consumer is registered if needed.
+        """Return a publisher of `shard`. If needed, register the stream's consumer before, and wait until it is ACTIVE.
 
         Raises:
 

@@ -51,7 +51,7 @@ from .ports import (
 log = logging.getLogger("recordpublisher.kinesis")
 
 TRANSPORTS: ContextVar[Callable[[], Transport] | None] = ContextVar("recordpublisher_transports", default=None)
-"""Makes the transports of all clients in this context, if it is not None. Tests set it through `recordpublisher.local.in_memory`."""
+"""Makes the transports of all clients in this context, if it is set. Tests set it through `recordpublisher.local.in_memory`."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

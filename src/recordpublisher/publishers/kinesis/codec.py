@@ -67,7 +67,7 @@ def _child_of(shard: Shard, child: _ChildShard) -> Shard:
 
 
 class ReadBody(msgspec.Struct):
-    """The body of a GetRecords response or of a SubscribeToShardEvent, as sent. Fields that the other of them has are None.
+    """The body of a GetRecords response or of a SubscribeToShardEvent, as sent. Fields that only the other kind of body has are None.
 
     `Records` is required. If it were optional, any JSON object without a continuation would look like the end of a shard.
     """

@@ -241,7 +241,10 @@ class SparkOptions:
 
     @property
     def replays_lost_claims(self) -> bool:
-        """Whether a query whose claims are lost continues. It then returns the records of its last batch again."""
+        """Whether a query whose claims (what its tasks have read) are lost continues.
+
+        It then returns the records of its last batch again.
+        """
         return self.properties.value(ON_METADATA_LOSS) == "REPLAY"
 
 
@@ -261,7 +264,7 @@ def with_loaded_stream(properties: Properties, stream_keys: Sequence[Property[st
 
 
 def with_default_root(properties: Properties) -> Properties:
-    """Return the properties with the place for claims that the driver's environment gives, unless the options give a place.
+    """Return the properties with the place for claims (what tasks have read) in the driver's environment, unless the options give a place.
 
     Tasks do not read the environment. They receive these properties.
     """
@@ -286,12 +289,12 @@ def warn_of_missing_place(properties: Properties, of_queries: Sequence[Property[
 
 
 def metadata_key(properties: Properties) -> str:
-    """Return the name of the option that gives the place for claims."""
+    """Return the name of the option that gives the place for claims (what tasks have read)."""
     return "metadataRoot" if properties.is_set(METADATA_ROOT) else "metadataLocation"
 
 
 def metadata_place(properties: Properties, *, is_needed: bool) -> str:
-    """Return the place for claims, or "" if none is given and none is needed. It is checked as far as possible without a call.
+    """Return the place for claims (what tasks have read), or "" if none is given and none is needed. It is checked as far as possible without a call.
 
     Raises: ConfigurationError if the place is needed and missing, if it is invalid, or if both `metadataLocation` and `metadataRoot` are
     given.
@@ -314,7 +317,10 @@ def metadata_place(properties: Properties, *, is_needed: bool) -> str:
 
 
 def is_query(given: Properties) -> bool:
-    """Return whether a stream or a place for claims is given, as in the options of a Spark job. Keys of other connectors count too."""
+    """Return whether a stream, or a place for Spark's claims, is given, as in the options of a Spark job.
+
+    Keys of other connectors count too.
+    """
     named = (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT)
     keys = {option.key for option in named}
     theirs = (option.key for options in peer_options().values() for option in options if option.ours in keys)

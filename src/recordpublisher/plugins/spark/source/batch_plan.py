@@ -85,7 +85,7 @@ def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """The inputs of a plan, in addition to the last offset and its claims.
+    """The inputs of a plan, in addition to the last offset and its claims (what its tasks have read).
 
     - `plan`: a new random id for the plan.
     - `now_ms`: the driver's time (epoch ms).
@@ -93,9 +93,9 @@ class PlanInputs:
     - `streams`: the names of the job's streams. Other streams in the offset are dropped.
     - `limit`: the highest number of records in the batch.
     - `listed`: the shards of the newest complete listing.
-    - `finished`: shards that left the offset since the process began, because they were read to their ends (`Shard.key`).
+    - `finished`: keys of shards that left the offset since the process began, because they were read to their ends.
     - `available_now`: where an AvailableNow run ends; None in another run.
-    - `lost`: shards that have expired unread, if the job accepts that (`Shard.key`).
+    - `lost`: keys of shards that have expired unread, if the job accepts that.
     """
 
     plan: str
@@ -247,7 +247,7 @@ Step = Decision | Wait | Watch
 
 SHORTEST_WATCH_MS = 1_000
 TIP_CONFIRMATION_MS = 3_600_000
-"""How often a quiet shard is read to confirm that it has no newer record (ms). The time is stored.
+"""How often a quiet shard is read to confirm that it has no newer record (ms). The time of this read is stored.
 
 It must be far below the shortest retention (24 h). After a stop, a query may have lost records if longer than the retention has passed
 since the stored time, and since its last record.

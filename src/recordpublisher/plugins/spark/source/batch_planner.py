@@ -171,7 +171,7 @@ class BatchPlanner:
         return self._shown != before
 
     def commit(self, end: BatchOffset) -> None:
-        """Remove old claims, because Spark has committed the batch of `end`. The claims of the last batches stay.
+        """Remove old claims (what tasks have read), because Spark has committed the batch of `end`. The claims of the last batches stay.
 
         An error is logged, and the next commit tries again.
         """
@@ -253,7 +253,7 @@ class BatchPlanner:
         return step
 
     def _record(self, plan: BatchPlan) -> BatchOffset:
-        """Return the plan's offset with the token of the claim store. Update progress and warnings for the new batch."""
+        """Complete the plan with the token of the claim store, and return its offset. Update progress and warnings for the new batch."""
         self._finished |= plan.previous.shards.keys() - plan.offset.shards.keys()
         token = self._store_check.write_token(plan.offset, is_there=plan.claims.has_token)
         planned = replace(plan.offset, store_token=token)
@@ -498,7 +498,7 @@ class QueryWarnings:
     def after_batch(self, previous: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> None:
         """Warn of problems that the batch `previous` shows:
 
-        - Tasks stored no claim.
+        - Tasks stored no claim (record of what they read).
         - Tasks ran one after another.
         - The lookahead is too short for the time that a batch takes.
         """
@@ -531,7 +531,10 @@ class QueryWarnings:
             self._warn(text, ", ".join(sorted(streams)))
 
     def old_claims(self, queries: Collection[str]) -> None:
-        """Warn that a new query found claims of the other `queries` in its location. This happens if a checkpoint is lost."""
+        """Warn that a new query found claims (what tasks have read) of the other `queries` in its location.
+
+        This happens if a checkpoint is lost.
+        """
         if queries:
             text = (
                 "metadataLocation has claims (what tasks have read) of other queries (%s), and this query has a new checkpoint: it begins "
@@ -551,7 +554,7 @@ class QueryWarnings:
             self._once(text, few_of(sorted(shards)), self._options.consumer)
 
     def lost_claims(self, offset: BatchOffset) -> None:
-        """Warn that the batch runs again without rows, because its claims are lost."""
+        """Warn that the batch runs again without rows, because its claims (what its tasks have read) are lost."""
         text = (
             "the claims (what tasks have read) of batch %s are lost: metadataLocation has none of this query. The batch runs again "
             "without rows, and its records come with the next one, including records that the sink already has"

@@ -141,7 +141,7 @@ class BatchClaims:
     - `missing`: the numbers of the tasks without a claim.
     - `began_ms`: when each task began to read (epoch ms).
     - `subscribed_ms`: when the last read that may have subscribed began (epoch ms). It is 0 if there is no such read.
-    - `has_token`: whether the store has the token of the batch's plan.
+    - `has_token`: whether the store has the token that was written when the batch was planned.
     """
 
     shards: dict[str, ShardRead] = field(default_factory=dict)
@@ -167,10 +167,10 @@ class BatchClaims:
 
 
 def load_batch_claims(store: ReadClaimStore, offset: BatchOffset) -> BatchClaims:
-    """Return the claims of the batch that `offset` plans.
+    """Return the claims of the batch that `offset` plans (what its tasks have read).
 
-    A claim counts as missing if its task did not read what the offset plans, because it belongs to another plan. If a claim is missing, the
-    next batch reads the task's shards again.
+    A claim counts as missing if its task did not read what the offset plans. If a claim is missing, the next batch reads the task's shards
+    again.
     """
     claims = BatchClaims()
     if offset.batch == 0:
@@ -198,7 +198,7 @@ def _claim_of(group: list[ShardOffset], stored: bytes | None) -> ReadClaim | Non
 
 
 def claims_elsewhere_error(store: ReadClaimStore, offset: BatchOffset) -> StateError:
-    """Return the error for a query whose claim store does not have the claims of the batch of `offset`."""
+    """Return the error for a query whose store does not have the claims of the batch of `offset` (what its tasks have read)."""
     return StateError(
         f"{store.key} {store.place} has no claims (what tasks have read) of this query ({offset.query}), which is at batch "
         f"{offset.batch}; they were deleted, or are in another place. Set the place in which they are, or set "
@@ -219,7 +219,7 @@ class StoreVisibilityCheck:
         self._checked_plan = ""
 
     def check_location(self) -> None:
-        """Check the location of the claim store once in each process. Raises: ConfigurationError if it cannot hold claims."""
+        """Check once in each process that the store's location can hold claims. Raises: ConfigurationError if it cannot."""
         if not self._is_location_checked:
             self._store.write_marker("location-check", "driver")
             self._is_location_checked = True
@@ -266,12 +266,12 @@ class StoreVisibilityCheck:
 
 
 def claim_name(group: int) -> str:
-    """Return the name of a task's claim within its batch. `group`: the number of the task."""
+    """Return the name, within its batch, of a task's claim (what it has read). `group`: the number of the task."""
     return f"group-{group:05d}"
 
 
 def claim_store(options: SparkOptions) -> ReadClaimStore:
-    """Return the store of a query's claims. Each process has one store, and its client stays open."""
+    """Return the store of a query's claims (what its tasks have read). Each process has one, and its client stays open."""
     loop = worker_loop()
     return loop.cached(
         ("claims", options.metadata_location, *sorted(options.properties.items())),

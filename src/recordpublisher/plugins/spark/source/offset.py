@@ -153,7 +153,7 @@ class BatchOffset:
 
 @dataclass(frozen=True, slots=True)
 class HeldSoFar:
-    """How long alignment has kept a shard from being read: for `ms` milliseconds, in `batches` batches."""
+    """How long watermark alignment has kept a shard from being read: for `ms` milliseconds, in `batches` batches."""
 
     ms: int = 0
     batches: int = 0

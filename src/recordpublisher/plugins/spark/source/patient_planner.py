@@ -70,7 +70,7 @@ class PatientPlanner:
     def initial_offset(self) -> BatchOffset:
         """Return the offset at which a new query starts. It has no shards if they cannot be listed now.
 
-        Raises: OutageError if a service was unreachable for too long. An error that does not mean an outage is raised at once.
+        Raises: OutageError if a service was unreachable for too long. Other errors are raised at once.
         """
         began_ms = self.planner.clock.now_ms()
         self.planner.outages.begin(f"a new query of {self._streams()}", is_first_start=True)
@@ -91,7 +91,7 @@ class PatientPlanner:
         - `is_first`: whether this may be Spark's only call. Then a batch is planned even if nothing is known to be new, unless a service is
           unreachable. A call to a service is waited for until it counts as an outage.
 
-        Raises: OutageError if a service was unreachable for too long. An error that does not mean an outage is raised at once.
+        Raises: OutageError if a service was unreachable for too long. Other errors are raised at once.
         """
         planner, now = self.planner, self.planner.clock.monotonic
         name = f"query {previous.query} of {self._streams()}"
@@ -143,7 +143,7 @@ class PatientPlanner:
         return task_plans(end, self.planner.options, end.store_token, consumer_arns=None) if tasks is None else tasks
 
     def commit(self, end: BatchOffset) -> None:
-        """Remove old claims, because Spark has committed the batch of `end`."""
+        """Remove old claims (what tasks have read), because Spark has committed the batch of `end`."""
         with retries_not_logged():
             self.planner.commit(end)
 
@@ -203,8 +203,7 @@ class PlanningCalls:
         There is no result while the call is running, or while a service is unreachable. A call that takes longer than `seconds` continues
         in the background. Ask for its result again later, by the same name.
 
-        Raises: OutageError if a service was unreachable for longer than `maxOutage`. An error that does not mean an outage is raised at
-        once.
+        Raises: OutageError if a service was unreachable for longer than `maxOutage`. Other errors are raised at once.
         """
         now = self._clock.monotonic()
         if now < self._retry_at:

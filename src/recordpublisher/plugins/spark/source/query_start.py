@@ -105,7 +105,7 @@ def _check_listed(listed: Sequence[Shard], starts: Mapping[str, ShardState]) -> 
 class QueryRun:
     """Values that are the same during a whole run of a query.
 
-    - `lost`: shards that have expired unread, if the job continues without them (`Shard.key`).
+    - `lost`: keys of shards that have expired unread, if the job continues without them.
     - `available_now`: where an AvailableNow run ends; None in another run.
     """
 
@@ -161,7 +161,7 @@ def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
 
 
 def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisService, now_ms: int) -> frozenset[str]:
-    """Return the shards of the offset that have expired unread, if the job continues without them (`Shard.key`).
+    """Return the keys of the offset's shards that have expired unread, if the job continues without them.
 
     Raises: DataLossError if records are past retention, unless the job accepts that; the error of a call if a service is unreachable.
     """
@@ -192,9 +192,10 @@ def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisServ
 
 
 class RetentionLeft(NamedTuple):
-    """The shard whose unread records will be past retention first (`Shard.key`).
+    """The time until the unread records of a shard will be past retention.
 
-    - `left_ms`: the time left until then (ms).
+    - `shard`: the key of the shard.
+    - `left_ms`: the time left (ms).
     - `retention_ms`: how long the shard's stream keeps records (ms).
     """
 

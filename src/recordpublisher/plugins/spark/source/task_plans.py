@@ -23,7 +23,7 @@ class TaskPlan:
     - `bounds`: the limits of the first read.
     - `publisher`: reads the batch the first time.
     - `replay_publisher`: reads the batch again. It polls, because a second subscription would end the first one.
-    - `store_token`: the token that the task must find in the claim store.
+    - `store_token`: a text by which the task checks that it uses the driver's claim store.
     - `accepts_loss`: whether the task continues if records that it must read again are past retention.
     - `max_outage_ms`: how long the task waits for a service that is unreachable.
     """

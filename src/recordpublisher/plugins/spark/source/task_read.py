@@ -250,7 +250,7 @@ class TaskRead:
                 )
 
     def _note_failures(self, result: BoundedResult) -> bool:
-        """Report to `OutageWatch`, which warns, for which shards reads have failed. Return whether any have."""
+        """Report to `OutageWatch` which shards could not be read. Return whether there are any."""
         for key, outcome in result.shards.items():
             if outcome.seen.failure is None:
                 self._outages.on_success(key)
