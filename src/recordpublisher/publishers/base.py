@@ -267,8 +267,7 @@ class RecordPublisherFactory(RecordSource):
         return None
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
-        """Return the arrival time of the oldest records that the stream may still have (epoch ms), or None if that is unknown (the
-        default).
+        """Return the arrival time of the oldest records that the stream still has (epoch ms), or None if that is unknown (the default).
 
         It is not called for streams that Kinesis lists, because the job asks Kinesis itself.
 

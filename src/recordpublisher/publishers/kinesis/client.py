@@ -164,9 +164,7 @@ class KinesisClient:
         return found
 
     async def stream_summary(self, stream: str) -> StreamSummary:
-        """Return what a writer must know of the stream: the size of the largest record that it accepts, and whether keys decide the
-        shard.
-        """
+        """Return the size of the largest record that the stream accepts, and whether keys decide the shard of a record."""
         summary = await self._describe_stream(stream)
         with reject_malformed("DescribeStreamSummary"):
             return StreamSummary(largest_record_bytes(summary), summary.get("RecordDistributionStrategy") != "AUTO")

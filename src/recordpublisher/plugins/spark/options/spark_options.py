@@ -294,7 +294,9 @@ def metadata_key(properties: Properties) -> str:
 
 
 def metadata_place(properties: Properties, *, is_needed: bool) -> str:
-    """Return the place for claims (what tasks have read), or "" if none is given and none is needed. It is checked as far as possible without a call.
+    """Return the place for claims (what tasks have read), or "" if none is given and none is needed.
+
+    It is checked as far as possible without a call.
 
     Raises: ConfigurationError if the place is needed and missing, if it is invalid, or if both `metadataLocation` and `metadataRoot` are
     given.

@@ -55,9 +55,7 @@ class PatientPlanner:
     _quiet_since: float | None = None
     """When a read of every shard first found nothing since the last batch (seconds of the monotonic clock); None if it has not."""
     _late_since: float | None = None
-    """When the current series of late looks (reads of every shard) began (seconds of the monotonic clock); None if the last one was in
-    time.
-    """
+    """When the current series of late looks (reads of every shard) began (monotonic seconds); None if the last one was in time."""
 
     def __post_init__(self) -> None:
         self._calls = PlanningCalls(self.planner.outages, self.planner.clock, self.background)
