@@ -1,1 +1,1 @@
-"""Layer 0. Reads one shard, and turns the service's bytes into batches of records. Start at `base.py`."""
+"""The lowest layer: reads one shard, and turns the service's bytes into batches of records. Start at `base.py`."""

@@ -1,4 +1,4 @@
-"""AsyncPort, the base class of ports: when Python makes a plugin's class, it checks the class's methods and attributes."""
+"""AsyncPort, the base class of interfaces for plugins. It checks the methods and attributes of a plugin's class when the class is made."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from .user_code import is_coroutine_function
 
 
 class AsyncPort:
-    """Base class of a port. It refuses a subclass whose methods or attributes could not be used as those of the port.
+    """Base class of an interface that plugins implement (a port). It refuses a subclass whose methods or attributes do not fit the port.
 
-    Without this check, a mistake would be noticed late or never. If the port has `async def write`, a plain `def write` would fail at its
-    first call, with a message about None. If the port has `def has_room`, an `async def has_room` would never run, because its coroutine
-    counts as true.
+    Without this check, a mistake would be noticed late or never. Two examples:
+
+    - The port has `async def write`. A plain `def write` would fail at its first call, with a message about None.
+    - The port has `def has_room`. An `async def has_room` would never run, because its coroutine counts as true.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
-        """Check the methods and attributes of a subclass. Raises: TypeError if one cannot be used as that of the port."""
+        """Check the methods and attributes of a subclass. Raises: TypeError if one of them does not fit the port."""
         super().__init_subclass__(**options)
         for name, own in vars(cls).items():
             replaced = [(base, vars(base)[name]) for base in cls.__mro__[1:] if name in vars(base)]

@@ -1,8 +1,7 @@
-"""The classes that a plugin author implements: RecordPublisher and RecordPublisherFactory for shards, QueueSource for queues. Read this
-file first.
+"""The classes that the author of a plugin implements: RecordPublisher and RecordPublisherFactory for shards, QueueSource for queues.
 
-A publisher reads one shard. It passes each batch to a callback, the consumer, and waits for it. It resumes only from the position that the
-consumer returned (FLIP-128's RecordPublisher in its final, merged form).
+Read this file first. A publisher reads one shard. It passes each batch to a callback (the consumer), and waits for it. It resumes only from
+the position that the callback returned (FLIP-128's RecordPublisher in its final, merged form).
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ if TYPE_CHECKING:
 BatchConsumer = Callable[[RecordBatch], Awaitable[SequenceNumber | None]]
 """The callback that receives the batches of a shard. When it has returned, the publisher may read the next batch.
 
-It returns the position to resume from, or None to leave the position unchanged.
+It returns the position to resume from, or None if the position does not change.
 """
 Check = Callable[[], Awaitable[str | None]]
 """A check that `recordpublisher doctor` makes before a job starts. It changes nothing.
 
-It returns in a few words what it found, or None if the check is impossible without a change. It raises an error that says what to do.
+It returns a few words on what it found, or None if it could not check anything. It raises an error that says what to do.
 """
 Checks = Mapping[str, Check]
-"""Checks by name, in the order in which they are made. If a check calls AWS, its name is the IAM action."""
+"""Checks by name, in the order in which they are made. If a check calls AWS, its name is that of the IAM action."""
 SequenceNumbers = Collection[str] | None
-"""The sequence numbers of records. None means no records."""
+"""The sequence numbers of records. None means that there are none."""
 
 
 class RecordPublisher(AsyncPort, ABC):
@@ -64,8 +63,8 @@ class RecordPublisher(AsyncPort, ABC):
     async def run(self, consumer: BatchConsumer) -> RunResult:
         """Pass the shard's records to `consumer` in batches, and return how the run ended. After INCOMPLETE the caller calls `run` again.
 
-        Await `consumer(batch)` for every batch, even for an empty one, before the next read: this is the back-pressure. The position that
-        the consumer returned is the only one to resume from.
+        Await `consumer(batch)` for every batch, even for an empty one, before the next read. This is the back-pressure. Resume only from
+        the position that the consumer returned.
 
         Do not catch errors of the consumer, nor the cancellation of the task. If `run` catches an error of the consumer, the job ends with
         that error. If `run` does not end within `flink.job.drain.timeout` after its cancellation, the job continues without it.
@@ -74,7 +73,9 @@ class RecordPublisher(AsyncPort, ABC):
         """
 
     async def run_observed(self, consumer: BatchConsumer) -> RunResult:
-        """Call `run` with a consumer that first passes each batch to the observers of `subscribe`. The fetcher calls this method.
+        """Do the same as `run`, and pass each batch to the observers of `subscribe` before it goes to `consumer`.
+
+        The fetcher calls this method.
 
         Observers are also notified of the end of the shard, and of an error of the run.
         """
@@ -96,21 +97,21 @@ class RecordPublisher(AsyncPort, ABC):
         return result
 
     def set_read_budget(self, held_bytes: int) -> None:
-        """Set how many bytes of memory the next batch may take. This is a hint, given before each read. Default: do nothing."""
+        """Called before each read, with the bytes of memory that the next batch may take. Use it as a hint. Default: do nothing."""
 
     def set_seen(self, seen_ms: int | None) -> None:
-        """Set until when the shard has been read (epoch ms). Default: do nothing.
+        """Called before the first run, with the time until which the shard was read (epoch ms). Default: do nothing.
 
-        This is the arrival of the last record read, or the time of the last read at the tip, whichever is later. For a shard that was never
-        read it is a time at which its parents were open, or None if none of them was read. The fetcher calls this before the first run, for
-        a publisher that looks for lost records itself (`finds_gaps`).
+        It is for publishers that look for lost records themselves (`finds_gaps`). The time is the arrival of the last record read, or the
+        time of the last read at the tip, whichever is later. For a shard that was never read, it is a time at which its parents were open,
+        or None if none of them was read.
         """
 
     def subscribe(self, observer: ObserverBase[RecordBatch]) -> DisposableBase:
-        """Add an observer (FLIP-128's first method): it sees every batch, the end of the shard and a fatal error.
+        """Add an observer of every batch, the end of the shard and a fatal error (FLIP-128's first method).
 
-        The observer exerts no back-pressure, and causes no read: only `run_observed` reads. To remove it, dispose of the returned
-        Disposable.
+        The observer exerts no back-pressure, and causes no read, because only `run_observed` reads. To remove it, call `dispose` of the
+        result.
         """
         from reactivex.disposable import Disposable
 
@@ -125,7 +126,7 @@ class RecordPublisher(AsyncPort, ABC):
 
 
 class RunResult(Enum):
-    """How a run ended."""
+    """How a run of a publisher ended."""
 
     COMPLETE = "the shard was read to its end"
     INCOMPLETE = "there is more: call run again"
@@ -140,31 +141,32 @@ class RecordSource(AsyncPort, ABC):
 
     @classmethod
     def wrapped(cls, properties: Properties) -> type[RecordSource]:
-        """Return the class that reads the streams with these properties. A source that wraps another one returns the wrapped class.
-        Default: this class.
+        """Return the class that reads the streams with these properties. Default: this class.
+
+        A source that wraps another source returns the class of that source.
         """
         return cls
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """Check the properties before anything runs.
+        """Check the properties before anything runs. Default: do nothing.
 
         Raises: ConfigurationError if this source cannot work with a property.
         """
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Receive the names of the job's streams, and prepare to read them.
+        """Called with the names of the job's streams, to prepare to read them. Default: do nothing.
 
-        Called once when the job is constructed, before the other methods and outside any event loop. With the registration EAGER, enhanced
-        fan-out registers its consumers here. Some commands, and the tasks of Spark, read without a job and do not call this method. Then
-        `create` and `discover` must make what they need.
+        It is called once when the job is constructed, before the other methods and outside any event loop. With the registration EAGER,
+        enhanced fan-out registers its consumers here. Some commands, and the tasks of Spark, read without a job and do not call this
+        method. Then `create` and `discover` must make what they need.
         """
 
     async def close(self) -> None:
         """Release what the source has opened. Called once, after every reader has stopped."""
 
     async def endpoint_url(self) -> str | None:
-        """Return the URL that the source calls, for `recordpublisher doctor`; None, the default, if it is unknown.
+        """Return the URL that the source calls, for `recordpublisher doctor`. Return None, the default, if it is unknown.
 
         A URL without a host, such as `file:///var/log`, is shown, and no connection is checked.
         """
@@ -173,10 +175,8 @@ class RecordSource(AsyncPort, ABC):
     def checks(self, stream: str) -> Checks:
         """Return the checks by which `recordpublisher doctor` finds out whether a stream can be read. Default: no checks.
 
-        They are for a source whose streams Kinesis does not list.
-
-        If the source has shards, `doctor` also lists them. A check must not take a record from the stream, because the job may be running.
-        `doctor` does not call `prepare` before.
+        Override this if Kinesis does not list the source's streams. If the source has shards, `doctor` also lists them. A check must not
+        take a record from the stream, because the job may be running. `doctor` does not call `prepare` before.
 
         - `stream`: the stream as the job was given it: a name, an ARN or NAME=ARN.
         """
@@ -187,13 +187,13 @@ class RecordPublisherFactory(RecordSource):
     """Makes the publishers of one job, and owns the resources that they share. It is built as `Factory(properties)`."""
 
     resumes_by_continuation: ClassVar[bool] = False
-    """Whether `create` accepts a ContinuationSequenceNumber (of enhanced fan-out) as AFTER_SEQUENCE_NUMBER."""
+    """Whether `create` accepts a start AFTER_SEQUENCE_NUMBER with the ContinuationSequenceNumber of an event of enhanced fan-out."""
 
     finds_gaps: bool = False
     """Whether the publishers themselves find out that records have expired unread. If so, the job does not check for it.
 
-    They raise DataLossError. With `flink.state.dataloss=CONTINUE` the job counts and logs the loss, and creates the publisher again: at the
-    oldest record, or where the error says (`resume`).
+    They raise DataLossError. With `flink.state.dataloss=CONTINUE` the job counts and logs the loss, and creates the publisher again. The
+    new publisher starts at the oldest record, or at the error's `resume`.
     """
 
     keyless: bool = False
@@ -203,14 +203,15 @@ class RecordPublisherFactory(RecordSource):
     """Whether a publisher may return COMPLETE for a shard that `discover` still lists as open and without children.
 
     If False, such a COMPLETE is an error, because later records of the shard would never be read. Set True if the service itself reports
-    the end of a shard, perhaps long before its listing does. Then a job does not end when all listed shards are closed: it waits for later
-    shards.
+    the end of a shard, perhaps long before its listing does. Then a job does not end when all listed shards are closed, because later
+    shards may follow.
     """
 
     @property
     def lists_shards(self) -> bool:
-        """Whether the shards are listed by this factory's `discover`, and not by Kinesis. Default: whether the class overrides
-        `discover`.
+        """Whether `discover` of this factory lists the shards.
+
+        Otherwise Kinesis lists them. Default: whether the class overrides `discover`.
         """
         return type(self).discover is not RecordPublisherFactory.discover
 
@@ -219,61 +220,63 @@ class RecordPublisherFactory(RecordSource):
         """Make a publisher of `shard` that starts at `starting_position` and counts into `metrics`."""
 
     async def release(self, stream: str) -> None:
-        """Release the resources of a stream that the job no longer reads.
+        """Release the resources of a stream that the job no longer reads. Default: do nothing.
 
         The stream's publishers have stopped. The job may read the stream again later.
         """
 
     def keep_shared(self) -> None:
-        """Keep shared resources at `close`, such as a registered consumer.
+        """Called if `close` must keep shared resources, such as a registered consumer. Default: do nothing.
 
-        Called if the job continues in other processes, or will be started again.
+        The job then continues in other processes, or will be started again.
         """
 
     async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
-        """List the shards of `stream` after the shard id `after` (all if None), for sources that are not Kinesis.
+        """List the shards of `stream` after the shard id `after` (all if None), for a source that is not Kinesis.
 
         The default implementation returns None. Then the job lists the stream's shards from Kinesis.
 
-        Called at the start, where every error ends the job, and then every `flink.shard.discovery.intervalmillis`. Errors of these later
-        calls:
+        It is called at the start, where every error ends the job, and then every `flink.shard.discovery.intervalmillis`. Errors of these
+        later calls are handled in this way:
 
         - A TransientError is retried. An error of another library is retried for `flink.job.max.outage`, and then ends the job.
         - A ConfigurationError, FatalKinesisError or StateError ends the job at once, because no retry can help. So does a result that is
           not a list of shards.
-        - StreamNotFoundError is retried, and the job reads on. If `discover` raises it for a minute, the stream counts as deleted. A job
-          whose streams were all deleted ends.
+        - StreamNotFoundError is retried, and the job continues to read. If `discover` raises it for a minute, the stream counts as deleted.
+          A job whose streams were all deleted ends.
 
         Raises: StreamNotFoundError if the stream does not exist, or was deleted.
         """
         return None
 
     async def unlisted_shards(self, stream: str, listed: Sequence[Shard]) -> Sequence[Shard]:
-        """Return shards that the factory can read although the stream no longer lists them, each with `closed` and `is_unlisted` set.
+        """Return shards that the factory can read although the stream no longer lists them. Default: no shards.
 
-        They are added to each complete listing of the stream, which is `listed`. A returned shard replaces a listed one of the same id,
-        because the service may have forgotten the shard's parents. Default: no shards.
+        Each of them must have `closed` and `is_unlisted` set. They are added to each complete listing of the stream (`listed`). If a listed
+        shard has the same id, the returned shard replaces it, because the service may have forgotten the shard's parents.
         """
         return ()
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
         """Return the oldest record that a shard still has, or None if that cannot be known (the default).
 
-        Not called for shards that Kinesis lists, because the job asks Kinesis itself. Raises: RecordPublisherError if the shard cannot be
-        read now.
+        It is not called for shards that Kinesis lists, because the job asks Kinesis itself.
+
+        Raises: RecordPublisherError if the shard cannot be read now.
         """
         return None
 
     async def oldest_retained_ms(self, stream: str) -> int | None:
-        """Return the arrival time before which the stream has dropped its records (epoch ms), or None if that is unknown (the default).
+        """Return the arrival time of the oldest records that the stream still has (epoch ms), or None if that is unknown (the default).
 
-        Not called for streams that Kinesis lists, because the job asks Kinesis itself. Raises: RecordPublisherError if the time cannot be
-        found now.
+        It is not called for streams that Kinesis lists, because the job asks Kinesis itself.
+
+        Raises: RecordPublisherError if the time cannot be found now.
         """
         return None
 
     def order_of(self, sequence: str) -> Any:
-        """Return a sort key for sequence numbers of one shard. Default: their decimal value, as in Kinesis.
+        """Return a sort key for a sequence number. It must order the records of one shard. Default: the decimal value, as in Kinesis.
 
         Raises: ValueError if `sequence` cannot be ordered.
         """
@@ -288,49 +291,51 @@ class RecordPublisherFactory(RecordSource):
 
 
 class QueueSource(RecordSource):
-    """Receives records from a queue, and acknowledges or releases each of them. A record that is not acknowledged is received again after
-    `visibility_seconds`.
+    """Receives records from a queue, and acknowledges or releases each of them.
 
-    A queue has no order, no positions, no shards and no watermarks. The job (`recordpublisher/queues`) keeps the received records; the
-    source makes the calls. A plugin author implements four methods.
+    A record that is not acknowledged is received again after `visibility_seconds`. A queue has no order, no positions, no shards and no
+    watermarks. The job (`recordpublisher/queues`) keeps the received records; the source makes the calls. The author of a plugin implements
+    four methods: `receive`, `acknowledge`, `prolong` and `release`.
 
-    A received record is a subclass of `UserRecord` that also has what its acknowledgement needs. `sequence_number` is the record's id, the
-    same at each receipt, and never used again for another record. The sub-records of an aggregate share this number, have the
+    A received record is a subclass of `UserRecord` that also has what its acknowledgement needs. `sequence_number` is the record's id. It
+    must be the same at each receipt, and never be used for another record. The sub-records of an aggregate share this number, have the
     sub-sequence numbers 0, 1 and so on, and come in one receive. The job ends if two different records have the same two numbers.
 
     `acknowledge`, `prolong` and `release` get each record once, with its newest receipt and without its data. They return the numbers of
-    the records that failed, which the job counts. A record that is gone is not a failure.
+    the records that failed, and the job counts them. A record that is gone is not a failure.
 
-    These three calls raise TransientError, RetriesExhaustedError or another library's error if the whole call failed, which is also
-    counted. Any other RecordPublisherError ends the job.
+    If the whole call failed, these three methods raise TransientError, RetriesExhaustedError or another library's error. The job counts
+    this too. Any other RecordPublisherError ends the job.
     """
 
     visibility_seconds: float = 30.0
-    """How long a received record is hidden from other receivers (seconds). A source sets it to the time of its queue."""
+    """How long a received record is hidden from other receivers (seconds). A source sets it to the value of its queue."""
     most_receivers: int = 1
     """How many calls of `receive` may run at a time. A job begins with one, and uses more if many records wait."""
     full_receive: int = 10
-    """How many records one receive returns at most. If it returns this many, more are probably waiting."""
+    """How many records one receive returns at most. If it returns this many, more records are probably waiting."""
     full_bytes: float = inf
-    """How many payload bytes in a response mean that more records are waiting, for a source whose responses are limited in bytes."""
+    """How many payload bytes of one receive mean that more records are probably waiting. Set it if responses are limited in bytes."""
 
     async def open(self) -> None:
         """Find the queue, before the first receive. Raises: ConfigurationError if the queue does not exist. Default: do nothing."""
 
     @abstractmethod
     async def receive(self, metrics: ShardMetrics) -> Sequence[UserRecord]:
-        """Wait up to 20 s for records, and return them as soon as there are some, or nothing if the queue is empty. Count retries in
-        `metrics`. A call that takes 30 s is logged.
+        """Wait up to 20 s for records, and return them as soon as there are some. If the queue stays empty, return nothing.
 
-        If the task is cancelled while a call is taking records, wait for the call, release its records, and then raise the cancellation.
+        A call that takes 30 s is logged. If the task is cancelled while a call is taking records, wait for the call, release its records,
+        and then raise the cancellation.
 
-        Raises: TransientError if the queue cannot be reached now; the call is then retried for `flink.job.max.outage`. Any other error ends
+        - `metrics`: counts the retries.
+
+        Raises: TransientError if the queue cannot be reached now. The call is then retried for `flink.job.max.outage`. Any other error ends
         the job.
         """
 
     @abstractmethod
     async def acknowledge(self, records: Sequence[UserRecord]) -> SequenceNumbers:
-        """Acknowledge these records, which are finished. Return the sequence numbers of the records that failed."""
+        """Acknowledge records that the job has finished. Return the sequence numbers of the records that failed."""
 
     @abstractmethod
     async def prolong(self, records: Sequence[UserRecord]) -> SequenceNumbers:
@@ -363,7 +368,7 @@ async def make_publisher(
 async def oldest_record_of(factory: RecordPublisherFactory, shard: Shard) -> OldestRecord | None:
     """Return the oldest record that a shard still has, or None if the factory does not know it.
 
-    Raises: PluginError if the factory's `oldest_record` returns something else.
+    Raises: PluginError if `oldest_record` of the factory returns something else.
     """
     with PluginCall(factory, "oldest_record", shard.key):
         found: Any = await factory.oldest_record(shard)
@@ -375,9 +380,9 @@ async def oldest_record_of(factory: RecordPublisherFactory, shard: Shard) -> Old
 
 
 async def oldest_retained_of(factory: RecordPublisherFactory, stream: str) -> int | None:
-    """Return the arrival time before which a stream has dropped its records (epoch ms), or None if the factory does not know it.
+    """Return the arrival time of the oldest records that the stream may still have (epoch ms), or None if the factory does not know it.
 
-    Raises: PluginError if the factory's `oldest_retained_ms` returns something else.
+    Raises: PluginError if `oldest_retained_ms` of the factory returns something else.
     """
     with PluginCall(factory, "oldest_retained_ms", stream):
         found: Any = await factory.oldest_retained_ms(stream)
@@ -401,7 +406,7 @@ async def shards_listed_by(factory: RecordPublisherFactory, stream: str, after: 
 
 
 async def with_unlisted(factory: RecordPublisherFactory, stream: str, listed: Sequence[Shard]) -> list[Shard]:
-    """Return a stream's listing, with the factory's `unlisted_shards` added.
+    """Return a stream's complete listing, with the shards of the factory's `unlisted_shards` added.
 
     Raises: PluginError if `unlisted_shards` does not return a list of shards of this stream, each of them once.
     """
@@ -444,16 +449,18 @@ def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
 
 
 MAX_CLOCK_OFFSET_MS = 60_000
-"""The largest difference between this machine's clock and a service's (ms). AWS refuses calls from five minutes on, but the time at
-which a job starts would be wrong long before.
+"""The largest difference between this machine's clock and a service's clock that is accepted (ms).
+
+AWS refuses calls only from five minutes on, but the time at which a job starts would be wrong long before.
 """
 
 
 def check_clock(now_ms: int, service_ms: int) -> str:
-    """Compare this machine's clock with a service's clock, and return the result in words for `doctor`.
+    """Compare this machine's clock with a service's clock. Return the result in words, for `doctor`.
 
-    The service's clock has a resolution of one second. Raises: RecordPublisherError if the clocks differ by more than
-    `MAX_CLOCK_OFFSET_MS`.
+    The service's clock has a resolution of one second.
+
+    Raises: RecordPublisherError if the clocks differ by more than `MAX_CLOCK_OFFSET_MS`.
     """
     offset_ms = now_ms - service_ms
     if abs(offset_ms) > MAX_CLOCK_OFFSET_MS:
@@ -465,7 +472,7 @@ def check_clock(now_ms: int, service_ms: int) -> str:
 
 
 DELETED_SECONDS = 60.0
-"""A stream that was listed before counts as deleted if `discover` has reported it as missing for this time (seconds).
+"""How long `discover` must report a stream as missing before the stream counts as deleted (seconds).
 
 A folder that is mounted again, or a database that is restored, is away for some seconds. The records of a deleted stream are gone, so
 nothing is lost by waiting.
@@ -473,7 +480,7 @@ nothing is lost by waiting.
 
 
 def is_fault_of_plugin(error: Exception) -> bool:
-    """Return whether an error of a listing shows that the plugin's code or its properties are wrong, so that no retry can help."""
+    """Return whether an error of a listing is caused by the plugin's code or its properties, so that no retry can help."""
     # Only the exact class counts: its subclass for missing credentials may succeed later.
     is_final = type(error) is ConfigurationError or isinstance(error, _NO_RETRY_HELPS)
     is_its_own = (

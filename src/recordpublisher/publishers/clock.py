@@ -1,4 +1,4 @@
-"""Clock, from which all code takes the time, so that tests can run on virtual time; and waits with a time limit."""
+"""Defines Clock, from which all code takes the time, and functions that wait with a time limit. Tests can run on virtual time."""
 
 import asyncio
 import sys
@@ -17,21 +17,21 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Return the reading of a clock that never goes back (seconds).
 
-        A jump between two readings means that the process was suspended or had no CPU.
+        If it grows much between two readings, the process was suspended or had no CPU.
         """
 
     def boottime(self) -> float:
         """Return the reading of a clock that never goes back, and that runs even while the machine sleeps (seconds).
 
-        Setting the machine's clock does not change it.
+        Setting the wall clock does not change it.
         """
 
     def cpu_seconds(self) -> float:
-        """Return the seconds in which this thread used the CPU. They do not grow while the process is suspended or has no CPU."""
+        """Return the CPU time of this thread (seconds). It does not grow while the process is suspended or has no CPU."""
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """A Clock that reads the machine's clocks."""
 
     def now_ms(self) -> int:
         """Return the wall-clock time in epoch milliseconds."""
@@ -50,7 +50,7 @@ class SystemClock:
         return time.monotonic() if _BOOTTIME is None else time.clock_gettime(_BOOTTIME)
 
     def cpu_seconds(self) -> float:
-        """Return the seconds in which this thread used the CPU."""
+        """Return the CPU time of this thread (seconds)."""
         return time.thread_time()
 
 
@@ -61,7 +61,7 @@ ROUNDING_SECONDS = 1e-6
 
 
 async def wait_until_set(event: asyncio.Event, seconds: float | None) -> bool:
-    """Wait until the event is set, but no longer than `seconds` (None means no limit). Return whether the event is set."""
+    """Wait until the event is set, for at most `seconds` (None means no limit). Return whether the event is set."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -72,9 +72,7 @@ async def wait_until_set(event: asyncio.Event, seconds: float | None) -> bool:
 
 @asynccontextmanager
 async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
-    """Raise TimeoutError if the `with` block has waited for `seconds`. Time in which the process was suspended does not count
-    (`ObservedTimeouts`).
-    """
+    """Raise TimeoutError if the `with` block takes longer than `seconds`. Time in which the process was suspended does not count."""
     timeouts = ObservedTimeouts(clock, seconds)
     async with asyncio.timeout(None) as timeout:
         timeouts.begin(timeout)
@@ -85,11 +83,11 @@ async def observed_timeout(clock: Clock, seconds: float) -> AsyncIterator[None]:
 
 
 class ObservedTimeouts:
-    """Time-outs of many waits, with the same limit for each. One timer serves all of them, because each timer costs more than a short call.
+    """Time-outs of many waits, all with the same limit. One timer serves all of them, because each timer costs more than a short call.
 
-    Time is counted in parts, and a time-out has at least `TIMEOUT_PARTS` of them. If a part ends late although this thread was not busy,
-    the process was suspended or had no CPU, and the part does not count. So at least one more part follows, in which data that arrived
-    during the suspension is read.
+    The time of a wait is divided into at least `TIMEOUT_PARTS` parts. If a part ends late although this thread was not busy, the process
+    was suspended or had no CPU. The part then does not count, and at least one more part follows. In this part, data that arrived during
+    the suspension is read.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
@@ -101,7 +99,7 @@ class ObservedTimeouts:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, timeout: asyncio.Timeout) -> None:
-        """Start to count the time of `timeout`, whose `async with` block has been entered."""
+        """Start to count the time of `timeout`. Call it inside the `async with` block of `timeout`."""
         if self._timer is None:
             self._loop = asyncio.get_running_loop()
             self._start_part(self._part)
@@ -112,7 +110,7 @@ class ObservedTimeouts:
         self._began.pop(timeout, None)
 
     def stop(self) -> None:
-        """Stop the timer, so that no time-out expires from now on."""
+        """Stop the timer. No time-out expires from now on."""
         if self._timer is not None:
             self._timer.cancel()
 

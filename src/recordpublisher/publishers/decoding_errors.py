@@ -1,4 +1,4 @@
-"""UNDECODABLE, the errors that can be raised when bytes from outside are decoded.
+"""Defines UNDECODABLE, the errors that can be raised when bytes from outside are decoded.
 
 It is not in `errors.py`, because the demo imports that module before any package is installed.
 """
@@ -6,4 +6,4 @@ It is not in `errors.py`, because the demo imports that module before any packag
 import msgspec
 
 UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""The errors that are raised for JSON and MessagePack that is malformed, of another type, not UTF-8, or nested too deeply."""
+"""The errors of decoding JSON or MessagePack that is malformed, of another type, not UTF-8, or nested too deeply."""

@@ -30,16 +30,17 @@ T = TypeVar("T")
 MOST_RECORDS = 1_000
 """The largest Limit of GetRecords of DynamoDB Streams."""
 EMPTY_READS_AT_TIP = 10
-"""After this many empty responses in a row, a shard counts as read to its tip. The service does not report how far behind a reader is."""
+"""Number of empty responses in a row after which a shard counts as read to its tip. The service does not report a reader's lag."""
 
 
 class DynamoDbStreams:
-    """Makes the calls of DynamoDB Streams, through a client that it owns. A stream is given as the name of a table, and a record is one
-    change, as JSON.
+    """Makes the calls of DynamoDB Streams, through a client that it owns. The constructor makes no call.
 
-    It adds two numbers to each shard iterator, because the service does not keep them. One is the start time, before which changes are
-    skipped, because DynamoDB Streams has no AT_TIMESTAMP. The other is the number of empty responses in a row. The constructor makes no
-    call.
+    A stream is given as the name of a table, and a record is one change of the table, as JSON. This class adds two numbers to each shard
+    iterator, because the service does not keep them:
+
+    - the time before which changes are skipped, because DynamoDB Streams has no AT_TIMESTAMP,
+    - the number of empty responses in a row.
 
     Raises: ConfigurationError if a property is invalid.
     """
@@ -50,16 +51,16 @@ class DynamoDbStreams:
         self._clock = clock or SystemClock()
         self._service = AwsService("dynamodbstreams", properties, endpoint_of(properties), open_client=open_client)
         self._arns: dict[str, list[str]] = {}
-        """The streams of each table, the newest last. A stream can be read for a day after it was disabled."""
+        """The ARNs of each table's streams, the newest last. A stream can be read for a day after it was disabled."""
         self._arn_of: dict[tuple[str, str], str] = {}
-        """The stream of each listed shard, by table and shard id."""
+        """The ARN of the stream of each listed shard, by table and shard id."""
         self._disabled: set[str] = set()
-        """The disabled streams of which a log line was written."""
+        """The ARNs of the disabled streams about which a warning was logged."""
         self.last_response_ms: int | None = None
-        """The service's clock at its last response, in whole seconds (epoch ms)."""
+        """The time of the service's clock in its last response (epoch ms, in whole seconds), or None before the first response."""
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
-        """Return an iterator at the position. A start by time begins at TRIM_HORIZON and skips older changes."""
+        """Return an iterator at the position. A start at a time begins at TRIM_HORIZON, and older changes are skipped."""
         kind, since = position.type.value, 0
         if position.type is PositionType.AT_TIMESTAMP:
             kind, since = "TRIM_HORIZON", (position.timestamp_ms or 0) // 1000
@@ -70,7 +71,7 @@ class DynamoDbStreams:
         return f"{since} 0 {own}"
 
     async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
-        """Return at most 1,000 changes. `millis_behind_latest` is 0 after enough empty responses in a row, else unknown."""
+        """Return at most 1,000 changes. `millis_behind_latest` is 0 after `EMPTY_READS_AT_TIP` empty responses in a row, else None."""
         since, empty, own = iterator.split(" ", 2)
 
         def parse(response: dict[str, Any]) -> tuple[list[UserRecord], str | None]:
@@ -93,10 +94,10 @@ class DynamoDbStreams:
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
         """Return the shards of the table's streams.
 
-        `after`: the id of a shard of the newest stream; that shard and the shards before it are left out.
+        To change its view, a table's stream is disabled and enabled again. The table then has a new stream. Both streams are listed as long
+        as the service has the older one, because the job may have positions in it.
 
-        A stream that was disabled and enabled again, to change its view, is a new stream. Both streams are listed as long as the service
-        has the older one, even for a job that was started after the change, because the job may have positions in the older one.
+        - `after`: the id of a shard of the newest stream. This shard and the shards before it are left out.
         """
         newest = await self.stream_arn(stream)
         listed, is_enabled = await self._shards_of(stream, newest, after)
@@ -111,7 +112,10 @@ class DynamoDbStreams:
         return listed
 
     def _tell_if_disabled(self, table: str, arn: str) -> None:
-        """Log once that a table's newest stream is disabled. The job does not end, because changing a stream's view also disables it."""
+        """Log once that a table's newest stream (`arn`) is disabled.
+
+        The job does not end, because changing a stream's view also disables it.
+        """
         if self._arns[table][-1] == arn and arn not in self._disabled:
             self._disabled.add(arn)
             words = "the stream of table %s is disabled: the job reads its last changes, then waits until the table has a new stream"
@@ -143,11 +147,11 @@ class DynamoDbStreams:
         return shards, status in ("ENABLED", "ENABLING")
 
     async def server_time_ms(self, stream: str) -> int:
-        """Return the time of this machine's clock (epoch ms), cut to whole seconds as the service's times are."""
+        """Return this machine's time (epoch ms). It is cut to whole seconds, like the service's times."""
         return self._clock.now_ms() // 1000 * 1000
 
     async def record_distribution(self, stream: str) -> RecordDistribution:
-        """Return that the key of a record decides its shard, because all changes of an item are in one shard."""
+        """Return that the key of a record decides its shard. In DynamoDB Streams all changes of an item are in one shard."""
         return RecordDistribution(by_key=True)
 
     async def stream_arn(self, table: str) -> str:
@@ -157,7 +161,10 @@ class DynamoDbStreams:
         return self._arns[table][-1]
 
     async def _listed_arns(self, table: str) -> list[str]:
-        """Ask for the ARNs of a table's streams, the newest last. Raises: StreamNotFoundError if the table has no stream."""
+        """Request the ARNs of a table's streams, and return them, the newest last.
+
+        Raises: StreamNotFoundError if the table has no stream.
+        """
         arns = await self._call(
             "ListStreams",
             lambda found: {stream["StreamLabel"]: stream["StreamArn"] for stream in found["Streams"]},
@@ -168,7 +175,7 @@ class DynamoDbStreams:
         return [arns[label] for label in sorted(arns)]
 
     async def endpoint_url(self) -> str:
-        """Return the URL that calls go to: the configured endpoint, else the SDK's for DynamoDB Streams."""
+        """Return the URL of DynamoDB Streams that calls go to: the configured endpoint, or else that of the SDK."""
         return await self._service.endpoint_url()
 
     async def close(self) -> None:
@@ -204,11 +211,11 @@ class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
         return await call_with_retries(lambda: self._streams.list_shards(stream, after), self._listing)
 
     async def endpoint_url(self) -> str:
-        """Return the endpoint of DynamoDB Streams, which differs from DynamoDB's."""
+        """Return the URL of DynamoDB Streams that calls go to. It is not that of DynamoDB."""
         return await self._streams.endpoint_url()
 
     def checks(self, stream: str) -> Checks:
-        """Return the checks of the table's newest stream and its shards, including a read of one shard."""
+        """Return the checks for `doctor` of the table's newest stream and its shards. One of them reads a shard."""
         return table_checks(self._streams, stream, self._clock)
 
     async def close(self) -> None:
@@ -217,7 +224,10 @@ class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
 
 
 def _shard(table: str, described: dict[str, Any]) -> Shard:
-    """Return the Shard for a description by the service. DynamoDB reports no hash range, so the shard id decides which worker reads it."""
+    """Return the Shard for the service's description of it.
+
+    DynamoDB reports no hash range, by which workers divide shards. So the range is made from the shard id.
+    """
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")
     if parent == described["ShardId"]:  # A shard that is its own parent would wait for itself for ever.
@@ -229,7 +239,7 @@ def _shard(table: str, described: dict[str, Any]) -> Shard:
 def table_checks(streams: DynamoDbStreams, table: str, clocks: Clock) -> Checks:
     """Return the checks by which `doctor` examines a table, by IAM action. They call each of the four actions, and remove no record.
 
-    If a check finds nothing, the checks after it make no call and return None.
+    If there is no shard, the later checks make no call and return None.
     """
     shards: list[Shard] = []
     iterators: list[str] = []

@@ -48,7 +48,7 @@ class RecordPublisherError(Exception):
 
     @property
     def help_page(self) -> str:
-        """The page and section of the documentation that says what the error means and what to do."""
+        """The page and section of the documentation that explains the error, and says what to do."""
         name = next(each.__name__ for each in type(self).__mro__ if each.__module__ == __name__)
         return f"reference/errors#{name.lower()}"
 
@@ -66,10 +66,10 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
     Attributes:
     - `key`: the name of the property, option or argument.
-    - `value`: the value that was given. None if none was given, or if it must not be shown. A secret is never kept.
-    - `valid`: the values that would be valid. Empty if the key itself is not accepted.
+    - `value`: the value that was given. It is None if none was given, or if it must not be shown. A secret is never kept.
+    - `valid`: the values that would be valid. It is empty if the key itself is not accepted.
     - `reason`: why the value is wrong.
-    - `statement`: what is wrong with the key if another setting decides that, such as "cannot be combined with '--watch'"; else empty.
+    - `statement`: what is wrong if another setting is the cause, such as "cannot be combined with '--watch'". Else it is empty.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
     @classmethod
     def needs(cls, key: str, needed: str, *, value: object = None, reason: str = "") -> Self:
-        """Return the error for a key that is only valid together with something else: `option '--shard' needs exactly one stream`.
+        """Return the error for a key that needs something else to be valid: `option '--shard' needs exactly one stream`.
 
         - `needed`: what the key needs, as a noun phrase.
         - `value`: the value of `key`, if another value would not need it.
@@ -114,11 +114,11 @@ class ConfigurationError(RecordPublisherError, ValueError):
         return cls(key, value, reason=reason, statement=f"needs {needed}")
 
     def renamed(self, key: str) -> ConfigurationError:
-        """Return the same error for another name of its key, such as the option of a command instead of the argument of a function."""
+        """Return a copy of the error with another name of its key, such as a command's option instead of a function's argument."""
         return self.reworded(key, self.valid, self.reason, self.statement)
 
     def reworded(self, key: str, valid: str, reason: str, statement: str) -> ConfigurationError:
-        """Return a copy of the error that has another text and the same notes."""
+        """Return a copy of the error with these attributes, which also make its message. It keeps the value and the notes."""
         made = ConfigurationError(key, self.value, valid, reason=reason, statement=statement)
         for note in notes_of(self):
             made.add_note(note)
@@ -126,7 +126,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
 
 def _without_secrets(value: object) -> object:
-    """Return the value as an error may show it: text with its passwords masked, and only the type of a container."""
+    """Return the value as a message may show it. Passwords in a text are masked, and of a container only the type is shown."""
     # The values in a container have no names by which secrets could be masked, so only its type is shown.
     if isinstance(value, str):
         return mask_passwords(value)
@@ -134,7 +134,7 @@ def _without_secrets(value: object) -> object:
 
 
 class PluginError(RecordPublisherError):
-    """A plugin failed to load, breaks the contract of its port, or claims the name of another plugin."""
+    """A plugin failed to load, does not implement its interface correctly, or has the name of another plugin."""
 
 
 class Remedy(Enum):
@@ -153,7 +153,7 @@ class KinesisError(RecordPublisherError):
     - `api`: the operation.
     - `code`: the error code of the service or of this library.
 
-    A plugin may give the message alone, as in `TransientError("the archive does not answer")`. Then `api` and `code` are empty.
+    A plugin may pass only a message: `TransientError("the archive does not answer")`. Then `api` and `code` are empty.
     """
 
     remedy: ClassVar[Remedy] = Remedy.ACT
@@ -166,10 +166,10 @@ class KinesisError(RecordPublisherError):
 
 
 class TransientError(KinesisError):
-    """A retry with backoff may help: a network error, an internal failure of the service, a malformed frame.
+    """A call failed, and a retry with backoff may help: a network error, an internal failure of the service, a malformed frame.
 
-    `retry_after`: how long the service asks to wait (seconds), such as the `Retry-After` of HTTP. `SinkContext.retry` waits for it.
-    `call_with_retries` does so only with `min_pause=lambda error: error.retry_after or 0.0`.
+    - `retry_after`: how long the service asks to wait (seconds), such as the `Retry-After` of HTTP. `SinkContext.retry` waits for it.
+      `call_with_retries` does so only with `min_pause=lambda error: error.retry_after or 0.0`.
 
     Raises: PluginError if `retry_after` is not a number.
     """
@@ -189,7 +189,7 @@ class TransientError(KinesisError):
 
 
 class ThrottledError(TransientError):
-    """A retry with backoff helps: a service limit was reached."""
+    """A limit of the service was reached. A retry with backoff helps."""
 
 
 class StreamNotActiveError(TransientError):
@@ -206,7 +206,7 @@ class ResourceInUseError(KinesisError):
 
 
 class ExpiredIteratorError(KinesisError):
-    """The shard iterator is older than five minutes. Reading continues with a new one from the read position."""
+    """The shard iterator is older than five minutes. Reading continues with a new iterator."""
 
     remedy = Remedy.REFRESH
 
@@ -218,7 +218,7 @@ class ResourceNotFoundError(KinesisError):
 
 
 class FatalKinesisError(KinesisError):
-    """A retry cannot help: access was denied, KMS failed, or an argument is invalid."""
+    """A call failed, and a retry cannot help: access was denied, KMS failed, or an argument is invalid."""
 
 
 class StreamNotFoundError(RecordPublisherError):
@@ -235,13 +235,16 @@ class StreamNotFoundError(RecordPublisherError):
 
 
 class ConsumerError(RecordPublisherError):
-    """A consumer of enhanced fan-out cannot be used: the limit is reached, it was deregistered, or another job uses its name."""
+    """A consumer of enhanced fan-out cannot be used.
+
+    The stream has its maximum of consumers, the consumer was deregistered, or another job uses its name.
+    """
 
 
 class RetriesExhaustedError(RecordPublisherError):
-    """A call has failed as often as its retries allow, without any success in between.
+    """A call has failed as often as its retries allow, without a success in between.
 
-    `remedy`: what may help, as the end of the message; empty if nothing is known.
+    - `remedy`: what may help, as the end of the message. It is empty if nothing is known.
     """
 
     def __init__(self, message: str, remedy: str = "") -> None:
@@ -264,15 +267,15 @@ class DeserializationError(RecordPublisherError):
 
 
 class StateError(RecordPublisherError):
-    """A snapshot cannot be read, has a newer version, or does not fit the job."""
+    """A snapshot (stored state of a job) cannot be read, has a newer version, or does not fit the job."""
 
 
 class StoreUnavailableError(StateError):
-    """The store cannot be reached, or is throttled. The stored state has not changed, and a retry may help."""
+    """The place where state is stored cannot be reached, or is throttled. The stored state has not changed, and a retry may help."""
 
 
 SERVICE_AWAY = TransientError, RetriesExhaustedError, OutageError, StoreUnavailableError
-"""The errors that say that a service was away, and nothing about a record."""
+"""The errors that mean that a service is away. They say nothing about a record."""
 
 
 class DataLossError(StateError):
@@ -282,7 +285,7 @@ class DataLossError(StateError):
     loss, and creates the publisher again.
 
     - `loss`: the message without the remedy, for a job that accepts the loss.
-    - `remedy`: how to continue, as the end of the message; empty: with `flink.state.dataloss=CONTINUE`.
+    - `remedy`: how to continue, as the end of the message. If it is empty, the message names `flink.state.dataloss=CONTINUE`.
     - `resume`: where the next publisher of the shard starts, if the job accepts the loss. If it is None, that is the oldest record.
     """
 
@@ -293,7 +296,7 @@ class DataLossError(StateError):
 
 
 class FencedError(RecordPublisherError):
-    """A newer start of the job owns the positions, so this process must no longer emit records."""
+    """The job was started again, and its new processes own the positions. This process must no longer emit records."""
 
 
 class SinkError(RecordPublisherError):
@@ -301,20 +304,20 @@ class SinkError(RecordPublisherError):
 
 
 class InvalidRecordError(SinkError):
-    """The service would reject a record: data or key are too long, or the key is empty. The sink did not accept it, and stays usable.
+    """The service would reject a record: its data or key is too long, or the key is empty. The sink did not accept it, and stays usable.
 
-    A handler of `MapSink` raises it for a record that it can never handle, so that the record is not handled again.
+    A handler of `MapSink` may raise it for a record that it can never handle. The record is then not handled again.
     """
 
 
 class ImpossibleStateError(RecordPublisherError):
-    """An invariant of this library is broken."""
+    """An assumption of this library does not hold, so it has a bug."""
 
 
 # --- errors of other libraries ----------------------------------------------------------------------------------------------------------
 
 NOT_TLS = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
-"""The reasons that OpenSSL gives for bytes that are not TLS."""
+"""The reasons in OpenSSL's errors that mean that the received bytes are not TLS."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -329,6 +332,6 @@ def causes_of(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def without_colours(text: str) -> str:
-    """Return a text without the codes for colours in a terminal."""
+    """Return a text without the escape codes for colours in a terminal."""
     # Other libraries put these codes into errors, even if the error goes to a log.
     return _COLOURS.sub("", text)

@@ -11,14 +11,15 @@ from typing import TypedDict
 import msgspec
 
 DURATIONS_MS = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 900_000)
-"""The bounds of histograms of durations (ms): from the fastest handler to the default of `flink.job.max.outage`."""
+"""The default bounds of a histogram, for durations (ms). The last one is the default of `flink.job.max.outage`."""
 
 
 class Histogram:
-    """Counts values, such as durations in ms, by buckets. The counts never fall: a monitoring system subtracts two readings.
-    Any thread may call it.
+    """Counts values, such as durations in ms, by buckets. Any thread may call it.
 
-    `bounds`: the upper bounds of the buckets, in ascending order.
+    The counts are never reset, because a monitoring system subtracts two readings.
+
+    - `bounds`: the upper bounds of the buckets, in ascending order.
     """
 
     __slots__ = ("_bounds", "_counts", "_lock", "_pending", "_sum")
@@ -29,7 +30,7 @@ class Histogram:
         self._sum = 0.0
         self._pending: list[float] = []
         self._lock = Lock()
-        """Held while the counts change. `add` takes it once in a thousand values, because `list.append` is atomic."""
+        """Held while the counts change. `add` needs it only for every thousandth value, because `list.append` is atomic."""
 
     def add(self, value: float) -> None:
         """Count a value. A negative value, as the difference of two clocks can be, counts as 0."""
@@ -62,9 +63,9 @@ class Histogram:
 
 
 class HistogramValue(TypedDict):
-    """The value of a histogram: plain JSON.
+    """The value of a histogram, as plain values for JSON.
 
-    - `bounds`: the upper bounds of the buckets, in ascending order. A bound belongs to its bucket.
+    - `bounds`: the upper bounds of the buckets, in ascending order. A value that equals a bound counts in the bucket of this bound.
     - `counts`: the number of values in the bucket of each bound, then the number of values above the last bound.
     - `sum`: the sum of all values.
     """
@@ -78,7 +79,7 @@ MOST_PENDING = 1_000
 
 
 def is_histogram(value: object) -> bool:
-    """Return whether a value is a `HistogramValue` whose parts fit together."""
+    """Return whether a value is a `HistogramValue` with one count more than bounds."""
     try:
         found = msgspec.convert(value, HistogramValue)
     except msgspec.ValidationError:

@@ -25,14 +25,17 @@ _FIELDS = {
     "a": "%p",
     "h": "%I",
 }
-"""SimpleDateFormat's letters that name a number or a zone. Names of days and months depend on a locale and are not supported."""
+"""SimpleDateFormat's letters, each with the equivalent of `strptime`.
+
+Names of days and months are missing, because they depend on a locale.
+"""
 _FIELD = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 
 
 def initial_position(properties: Properties) -> StartingPosition:
     """Return where a job without stored positions starts.
 
-    LATEST, and a start at an age (such as one hour ago), are later replaced by a time (`StartingPosition.pinned_at`).
+    LATEST, and a start at an age (such as `1h`), are replaced by a time later (`StartingPosition.pinned_at`).
 
     Raises: ConfigurationError if the position or its timestamp is missing or invalid.
     """
@@ -46,16 +49,16 @@ def initial_position(properties: Properties) -> StartingPosition:
 
 
 START_FORMS = f"TRIM_HORIZON (or earliest), LATEST, an age such as 1h, or a time: {TIME_FORMS}"
-"""The values that `named_start` accepts, for messages."""
+"""The values that `named_start` accepts, as text for messages."""
 
 
 def named_start(name: str, given: datetime | timedelta | str | float, valid: str = START_FORMS) -> StartingPosition:
     """Return the start that a user gave as `given`: a time, an age, or a value of `flink.stream.initpos`.
 
-    - `name`: the name of the argument or option, for messages.
-    - `valid`: the valid values, for messages.
+    - `name`: the name of the argument or option, for the error.
+    - `valid`: the valid values, for the error.
 
-    Raises: ConfigurationError that names `name`, if the start is invalid.
+    Raises: ConfigurationError if the start is invalid.
     """
     try:
         return initial_position(Properties({INITIAL_POSITION.key: given}))
@@ -64,9 +67,9 @@ def named_start(name: str, given: datetime | timedelta | str | float, valid: str
 
 
 def passed_initial_position(properties: Properties, now_ms: int) -> StartingPosition:
-    """Return where a job without stored positions starts, and check that the start is not in the future by this machine's clock.
+    """Return where a job without stored positions starts, after a check that this is not in the future.
 
-    Raises: ConfigurationError if the start is invalid or lies in the future (`refuse_future`).
+    Raises: ConfigurationError if the start is invalid, or in the future by this machine's clock (`refuse_future`).
     """
     start = initial_position(properties)
     if start.timestamp_ms is not None:
@@ -78,7 +81,7 @@ def passed_initial_position(properties: Properties, now_ms: int) -> StartingPosi
 def refuse_future(name: str, at_ms: int, now_ms: int, tolerance_ms: int = MAX_CLOCK_OFFSET_MS) -> None:
     """Check that a start time is not in the future. `tolerance_ms` is how wrong this machine's clock may be.
 
-    Raises: ConfigurationError that names the setting, if the start is still to come.
+    Raises: ConfigurationError if it is in the future. The error names the setting `name`.
     """
     if at_ms >= now_ms + tolerance_ms:
         raise ConfigurationError(name, iso_time(at_ms), f"a time that has passed: it is {iso_time(now_ms)} now")
@@ -87,11 +90,11 @@ def refuse_future(name: str, at_ms: int, now_ms: int, tolerance_ms: int = MAX_CL
 def check_end_time(
     name: str, given: object, end_ms: int, *, start_ms: int | None = None, now_ms: int | None = None, clock: str = ""
 ) -> None:
-    """Check that the end of a read is not before its start, if `start_ms` is given, and not in the future, if `now_ms` is given.
+    """Check that the end of a read is not before `start_ms`, and not after `now_ms`. A limit that is None is not checked.
 
-    Times are epoch ms. `now_ms` is the time of the clock that `clock` names.
+    Times are epoch ms. `clock` is the name of the clock that shows `now_ms`, for the error.
 
-    Raises: ConfigurationError that names the setting, if the end is before the start or after now.
+    Raises: ConfigurationError if the end is before the start or after now. The error names the setting `name`.
     """
     if start_ms is not None and end_ms < start_ms:
         raise ConfigurationError(
@@ -103,14 +106,14 @@ def check_end_time(
 
 
 def with_oldest_start(properties: Properties) -> Properties:
-    """Return the properties, with a start at TRIM_HORIZON if they have no start."""
+    """Return the properties. If they have no start, add a start at TRIM_HORIZON."""
     # Without this, a read with an end would start at the tip, which is the default, and would be empty.
     is_given = properties.is_set(INITIAL_POSITION)
     return properties if is_given else properties.merged({INITIAL_POSITION.key: PositionType.TRIM_HORIZON.value})
 
 
 def initial_timestamp_ms(properties: Properties) -> int:
-    """Return the timestamp of AT_TIMESTAMP in epoch ms.
+    """Return the start timestamp that belongs to AT_TIMESTAMP (epoch ms).
 
     Raises: ConfigurationError if the timestamp is missing or cannot be read.
     """
@@ -127,9 +130,9 @@ def initial_timestamp_ms(properties: Properties) -> int:
 
 
 def time_ms(name: str, given: datetime | str | float, valid: str = TIME_FORMS) -> int:
-    """Return a time that was given as a keyword argument, as epoch ms.
+    """Return the time in the keyword argument `name` (epoch ms).
 
-    Raises: ConfigurationError that names the setting `name`, if the time cannot be read.
+    Raises: ConfigurationError if the time cannot be read. The error names the argument.
     """
     try:
         return epoch_ms(Properties({name: given})[name])
@@ -138,7 +141,7 @@ def time_ms(name: str, given: datetime | str | float, valid: str = TIME_FORMS) -
 
 
 def age_ms(name: str, given: str) -> int:
-    """Return an age in ms. Raises: ConfigurationError that names the setting `name`, if `given` is not a duration."""
+    """Return the age in the setting `name` (ms). Raises: ConfigurationError if `given` is not a duration. The error names the setting."""
     found = parse_with_unit(given.strip(), "ms")
     if found is None:
         raise ConfigurationError(name, given, "one number with one unit, such as 90m, 2h or 1d")
@@ -146,7 +149,7 @@ def age_ms(name: str, given: str) -> int:
 
 
 def _parsed_ms(given: str, properties: Properties) -> int:
-    """Parse the start timestamp to epoch ms: by the format that is given (in UTC if the format has no zone), else like any other time."""
+    """Return the start timestamp in epoch ms. If a format is set, it is tried first (in UTC if it has no zone)."""
     # The format is tried first, as in Flink: `20231114` may be a date by this format, and would otherwise be a number of seconds.
     if properties.is_set(INITIAL_TIMESTAMP_FORMAT):
         pattern = _strptime_format(properties)
@@ -156,9 +159,9 @@ def _parsed_ms(given: str, properties: Properties) -> int:
 
 
 def _strptime_format(properties: Properties) -> str:
-    """Return the Java format of the start timestamp as a format of Python's `strptime`.
+    """Return the Java format of the start timestamp as a format for Python's `strptime`.
 
-    Raises: ConfigurationError if a letter has no counterpart, a field is repeated, or the year is missing.
+    Raises: ConfigurationError if a letter has no equivalent, a field is repeated, or the year is missing.
     """
     java = properties.value(INITIAL_TIMESTAMP_FORMAT)
     parts = [_strptime_part(match, java) for match in _FIELD.finditer(java)]

@@ -1,7 +1,7 @@
 """`format("kinesis")`: Spark's Python data source. The driver plans batches, tasks read them, and writers put rows into streams.
 
-Spark imports this module in several processes for each query, one of which only asks for the name of the format. So a module that only some
-of these processes need is imported at its first use.
+Spark imports this module in several processes for each query. One of them only asks for the name of the format. So this module imports
+other modules only where they are needed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed here
     """The entry point of format "kinesis". It holds the options, and the time when they were loaded.
 
-    Spark makes one instance for each `load()`, and passes copies of it to every action on that DataFrame. So NOW, the end of a batch read,
-    is the same time for all actions.
+    Spark makes one instance for each `load()`, and passes copies of it to every action on that DataFrame. So all actions of a batch read
+    with `endingPosition` NOW end at the same time.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -44,7 +44,10 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     @errors_as_one_sentence()
     def schema(self) -> Any:
-        """Return the columns of a read. Called when the stream is loaded. Raises: ConfigurationError if an option is invalid."""
+        """Return the columns of a read. Spark calls it at `load()`, unless the user gives a schema.
+
+        Raises: ConfigurationError if an option is invalid.
+        """
         from recordpublisher.publishers.properties.job_properties import SCHEMA
 
         from .options.other_connectors import refuse_new_table
@@ -76,13 +79,16 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return KinesisBatchReader(options, positions, schema)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """Return the reader of a query, which reads the options and the schema at its first use."""
+        """Return the reader of a streaming query. The reader parses the options and the schema at its first use."""
         from .stream_reader import QueryReader
 
         return QueryReader(self, schema)
 
     def query_options(self) -> SparkOptions:
-        """Return the options of a query. Raises: ConfigurationError if an option is invalid, or is for batch reads only."""
+        """Return the options of a streaming query.
+
+        Raises: ConfigurationError if an option is invalid, or is for batch reads only.
+        """
         from .options.spark_options import END_OPTION, ENDING_POSITION
 
         options = self._checked_options(keeps_claims=True)
@@ -93,9 +99,9 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
 
     @errors_as_one_sentence()
     def streamWriter(self, schema: Any, overwrite: bool) -> KinesisStreamWriter:  # noqa: N802 - Spark's name
-        """Return the writer of a query. Called when the first batch is planned.
+        """Return the writer of a streaming query. Spark calls it when it plans the first batch.
 
-        Raises: ConfigurationError if an option or a column is invalid; StreamNotFoundError if there is no such stream.
+        Raises: ConfigurationError if an option or a column is invalid; StreamNotFoundError if the stream does not exist.
         """
         from .options.other_connectors import silence_in_commit_process
         from .write_options import WriteOptions
@@ -117,7 +123,7 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return writer
 
     def _checked_options(self, *, keeps_claims: bool) -> SparkOptions:
-        """Return the options of a job that reads. Raises: ConfigurationError if one is invalid."""
+        """Return the options of a job that reads, parsed and checked. Raises: ConfigurationError if an option is invalid."""
         from .options.other_connectors import OptionWarnings, collected_warnings, refuse_table
         from .options.spark_options import SparkOptions
 

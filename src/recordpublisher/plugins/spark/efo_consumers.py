@@ -13,11 +13,11 @@ from .options.other_connectors import options_with_our_keys
 
 
 def register_consumers(streams: Sequence[str], properties: Properties) -> dict[str, str]:
-    """Register the fan-out consumers, and return the ARN of each by the key of the property that names it.
+    """Register the fan-out consumers of a job. Return the ARN of each consumer, by the key of the property that takes this ARN.
 
-    With registration NONE the properties have the ARNs already. Then nothing is registered, and the result is empty.
+    If `flink.stream.efo.registration` is NONE, the user has set the ARNs. Then nothing is registered, and the result is empty.
 
-    Raises: ConfigurationError if the consumer's properties are invalid; StreamNotFoundError if there is no such stream; ConsumerError if a
+    Raises: ConfigurationError if the consumer's properties are invalid; StreamNotFoundError if a stream does not exist; ConsumerError if a
     consumer cannot be registered; KinesisError if a call fails.
     """
     if properties.value(REGISTRATION) == "NONE":
@@ -31,7 +31,7 @@ def register_consumers(streams: Sequence[str], properties: Properties) -> dict[s
 
 
 def consumer_properties(options: Mapping[str, object]) -> Properties:
-    """Return the properties with which to deregister the consumer of a query. `options`: the query's options or properties.
+    """Return the options of a query as properties with this library's keys, for deregistering the query's consumer.
 
     Raises: ConfigurationError if the consumer's name is missing.
     """
@@ -46,11 +46,13 @@ def consumer_properties(options: Mapping[str, object]) -> Properties:
 def deregister_consumers(streams: str | Sequence[str], properties: Mapping[str, object]) -> None:
     """Deregister the consumer `flink.stream.efo.consumername` of each stream. Call it after the last run of the job.
 
-    AWS charges for a consumer as long as it is registered, and Spark does not report to a source that its query will not run again. The
-    options of the query may be used as properties. A consumer that does not exist is ignored. If the call for one stream fails, the
-    consumers of the other streams are deregistered before the error is raised.
+    AWS charges for a consumer as long as it is registered, and Spark does not report to a source that its query will not run again. A
+    consumer that does not exist is ignored. If the call for one stream fails, the consumers of the other streams are deregistered before
+    the error is raised.
 
-    Raises: ConfigurationError if the consumer's name is missing; StreamNotFoundError if there is no such stream; ConsumerError if a
+    - `properties`: properties that name the consumer. The query's options may be used.
+
+    Raises: ConfigurationError if the consumer's name is missing; StreamNotFoundError if a stream does not exist; ConsumerError if a
     consumer cannot be deregistered; KinesisError if a call fails.
     """
     names = [streams] if isinstance(streams, str) else list(streams)
@@ -77,7 +79,7 @@ async def _deregister(streams: list[str], properties: Properties) -> None:
 
 
 def task_properties(properties: Properties, arns: Mapping[str, str]) -> Properties:
-    """Return the properties of the tasks. Tasks do not register consumers, because the driver has done so.
+    """Return the properties for the tasks of a job. Tasks do not register consumers, because the driver has done so.
 
     - `arns`: the ARNs of the consumers, by property key. Empty if the job polls.
     """

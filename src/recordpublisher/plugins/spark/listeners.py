@@ -1,4 +1,4 @@
-"""Listeners of queries: the progress for Prometheus, and the removal of a query's consumers at its end."""
+"""Listeners for Spark's queries. One shows their progress to Prometheus, the other deregisters a query's consumers at its end."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from .python_worker import worker_loop
 
 LOG = logging.getLogger("recordpublisher.spark")
 QueryFigures = Iterable[tuple[str, Sequence[Mapping[str, Any]]]]
-"""Pairs of a query's name and the figures of each of its sources."""
+"""Pairs of a query's name and a list with one dict of figures for each source of the query."""
 
 
 class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark is not typed here
-    """Serves `/metrics` in this process: in the driver, or with Spark Connect in the client.
+    """Serves a `/metrics` page with the progress of each query that reads with this library.
 
-    Use: `spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))`. It shows the figures that the progress has under
-    `latestOffset`, for each query that reads with this library. It logs each of the `warnings` there once in each run of a query, because
-    Spark writes warnings to the driver's stderr, which a notebook may not show.
+    The page is served by the driver, or with Spark Connect by the client. Its figures are those under `latestOffset` in the query's
+    progress. Use: `spark.streams.addListener(rp.spark.ProgressListener("127.0.0.1:9249"))`.
+
+    The listener also logs the `warnings` of the progress, each text once in a run of a query. Spark itself writes them to the driver's
+    stderr, which a notebook may not show.
 
     - `address`: host:port at which it listens. Port 0 selects a free port.
 
@@ -48,10 +50,10 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
             valid = "an address of this machine with a free port"
             raise ConfigurationError(PROMETHEUS_ADDRESS.key, address, valid, reason=reason) from error
         self.url = f"http://{host}:{port}/metrics"
-        """URL of the page."""
+        """URL of the metrics page."""
 
     def close(self) -> None:
-        """Stop serving the page."""
+        """Stop serving the metrics page."""
         worker_loop().run(self._pages.close())
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
@@ -62,7 +64,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
         self._keep(event.progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Keep the newest figures while no batch runs. The event has no figures, so they are taken from the query."""
+        """Keep the newest figures while no batch runs. They are taken from the query, because the event has no figures."""
         query = None if self.spark is None else self.spark.streams.get(str(event.id))
         if query is not None and (progress := query.lastProgress) is not None:
             self._keep(progress)
@@ -92,7 +94,7 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc] # pyspark 
 
 
 def _figures_of(latest_offset: str | None) -> dict[str, Any] | None:
-    """Return the figures that `latestOffset` shows (in Spark 4.0 and 4.1 as a part of the offset); None if another source made it."""
+    """Return the figures in `latest_offset`, or None if another source made it. In Spark 4.0 and 4.1 they are a part of the offset."""
     try:
         reported = json.loads(latest_offset or "null")
     except ValueError:
@@ -106,15 +108,16 @@ class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # py
 
     Use: `spark.streams.addListener(rp.spark.ConsumerDeregistration("flights", properties, query="flights-to-parquet"))`.
 
-    After an error the query is expected to start again, so its consumers stay. A query that starts again after they were deregistered
-    registers them again, which takes some seconds. An error of the calls is logged: the query has ended, and
-    `rp.spark.deregister_consumers` can be called later.
+    After an error the consumers stay, because the query is expected to start again. If a query starts again after its consumers were
+    deregistered, it registers them again, which takes some seconds. If a consumer cannot be deregistered, the error is logged. Call
+    `rp.spark.deregister_consumers` then.
 
+    - `streams`: the streams that the query reads.
     - `properties`: properties that name the consumer (`flink.stream.efo.consumername`). The query's options may be used.
     - `query`: the query's name (`queryName`), because a Spark application may run several.
     - `deregister`: only used by tests.
 
-    Raises: ConfigurationError if the consumer's or the query's name is missing.
+    Raises: ConfigurationError if the consumer's name or the query's name is missing.
     """
 
     def __init__(
@@ -133,7 +136,7 @@ class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # py
         self._runs: set[str] = set()
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's name
-        """Remember the id of the query's run, because the event at its end does not have the query's name."""
+        """Remember the id of the query's run, because `onQueryTerminated` does not receive the query's name."""
         if event.name == self._query:
             self._runs.add(str(event.runId))
 
@@ -162,7 +165,7 @@ class ConsumerDeregistration(StreamingQueryListener):  # type: ignore[misc] # py
 
 @dataclass(frozen=True, slots=True)
 class ProgressMetric:
-    """One figure of a query's progress that is exported as a metric, divided by `divisor`."""
+    """A figure in a query's progress that is exported as a metric, divided by `divisor`."""
 
     figure: str
     name: str

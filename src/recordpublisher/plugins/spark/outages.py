@@ -1,7 +1,7 @@
 """Detects outages of Kinesis and of the store of claims (records of what tasks have read), and waits until they end.
 
-A service is unreachable while its calls fail in a way that may pass: connection errors, throttling, 5xx. The option `maxOutage` limits the
-wait.
+A service is unreachable while its calls fail in a way that may pass: connection errors, throttling, 5xx. The option `maxOutage` limits how
+long a job waits.
 """
 
 import asyncio
@@ -35,29 +35,35 @@ LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
 
 UNKNOWN_HOST_MS = 20_000
-"""How long to wait for a host that DNS does not know, unless it was reached before. Its name, or the region in it, is probably wrong."""
+"""How long to wait for a host that DNS does not know (ms). The host's name or its region is probably wrong.
+
+The limit does not hold once the service was reached.
+"""
 UNANSWERED_MS = 30_000
-"""How long a query without a checkpoint, or a batch read, waits for a service that has never answered. The endpoint may be wrong."""
+"""How long a job waits for a service that has never answered (ms), because its endpoint may be wrong.
+
+The limit holds for a batch read, and for a query without a checkpoint.
+"""
 CALL_RETRIES_MS = 10_000
-"""How long a call to a store of claims is retried before it counts as a failed try."""
+"""How long a call to a service is retried before it counts as a failed try (ms)."""
 PAUSES = RetryPolicy(max_retries=0, base_ms=500, max_ms=10_000, exponent=2.0)
 """The pauses between two tries. The length of an outage is limited (`maxOutage`); the number of tries is not."""
 
 MOST_BETWEEN_TRIES = 1 / 3
-"""The time between two tries counts for at most this part of `maxOutage`.
+"""How much of the time between two tries counts as outage: at most this part of `maxOutage`.
 
 More time has passed only if the process was suspended, or if Spark runs batches less often.
 """
 LONG_TRY_MS = 60_000
-"""The time between two tries always counts up to this length, because a try and its pause may take that long (ms)."""
+"""The time between two tries always counts as outage up to this length (ms). One try and its pause may take that long."""
 
 
 @dataclass(slots=True)
 class Outage:
     """An outage of a service.
 
-    - `since_ms`, `began`: when it began, by the wall clock (epoch ms) and by the monotonic clock (seconds). Time for which the process was
-      suspended is added to `began`.
+    - `since_ms`: when it began, by the wall clock (epoch ms).
+    - `began`: when it began, by the monotonic clock (seconds). Time that does not count, such as while the process was suspended, is added.
     - `failed_at`: when the last try failed (seconds of the monotonic clock).
     - `tries`: how many tries have failed.
     - `error`: the last error.
@@ -72,7 +78,7 @@ class Outage:
 
 
 def outage_figures(outage: Outage | None) -> dict[str, object]:
-    """Return the figures of an outage that the query's progress shows; empty if there is no outage."""
+    """Return an outage as the query's progress shows it, or {} if there is no outage."""
     if outage is None:
         return {}
     since, tries = iso_time(outage.since_ms), outage.tries
@@ -82,10 +88,10 @@ def outage_figures(outage: Outage | None) -> dict[str, object]:
 class OutageWatch:
     """Owns the outages of one process. Each `key`, for example a shard, has outages of its own.
 
-    There is one warning for each service, when the first of its keys fails. Any thread may call the methods, because the driver has two.
+    A warning is logged when the first key of a service fails, and when all of them succeed again. Any thread may call the methods.
 
     - `max_ms`: how long an outage may last (option `maxOutage`).
-    - `is_batch_read`: whether the job is a batch read, which soon stops waiting for a port that was never open.
+    - `is_batch_read`: whether the job is a batch read. If no process listens at the service's port at first, it stops waiting sooner.
     """
 
     def __init__(self, max_ms: int, clock: Clock | None = None, *, is_batch_read: bool = False) -> None:
@@ -100,12 +106,12 @@ class OutageWatch:
 
     @property
     def longest(self) -> Outage | None:
-        """The outage that began first."""
+        """The outage that began first, or None if there is none."""
         with self._lock:
             return min(self._down.values(), key=lambda outage: outage.began, default=None)
 
     def begin(self, name: str, *, is_first_start: bool) -> None:
-        """Set the name of the query for log lines, and whether it has never run before.
+        """Set the name of the query for log lines, and whether the query has never run before.
 
         A query that has never run soon stops waiting for a service that has never answered.
         """
@@ -166,7 +172,7 @@ class OutageWatch:
     def wait_out(self, call: Callable[[], T], sleep: Callable[[float], None] = time.sleep) -> T:
         """Repeat the call as long as it fails because of an outage, and return its result.
 
-        Raises: OutageError if the outage lasts for too long. Errors that are not outages are raised at once.
+        Raises: OutageError if the outage lasts too long. Other errors are raised at once.
         """
         while True:
             began = self._clock.monotonic()
@@ -180,7 +186,7 @@ class OutageWatch:
                 return result
 
     async def wait_out_async(self, call: Callable[[], Awaitable[T]], key: str) -> T:
-        """Repeat the call as `wait_out` does, on an event loop. `key`: the kind of call, whose outages are counted separately."""
+        """Do the same as `wait_out` for an async call. Outages of each `key`, a kind of call, are counted separately."""
         while True:
             try:
                 with retries_not_logged():
@@ -216,7 +222,7 @@ def with_short_retries(properties: Properties) -> Properties:
 
 @contextmanager
 def retries_not_logged() -> Iterator[None]:
-    """Do not log the retries of calls inside this block, because `OutageWatch` logs the outage as a whole."""
+    """Do not log the retries of calls inside this block. `OutageWatch` logs the outage once instead."""
     token = logs_outages.set(False)
     try:
         yield
@@ -227,7 +233,7 @@ def retries_not_logged() -> Iterator[None]:
 def is_outage(error: BaseException | None) -> bool:
     """Return whether the error means that a service is unreachable, so that waiting may help.
 
-    Errors about exhausted retries, and about a location that was never reached, are judged by their cause.
+    Two kinds of errors are judged by their cause: RetriesExhaustedError and ConfigurationError (for a location that was never reached).
     """
     if isinstance(error, KinesisError):
         return error.remedy is Remedy.RETRY
@@ -237,14 +243,14 @@ def is_outage(error: BaseException | None) -> bool:
 
 
 def failing_service(error: object) -> str:
-    """Return the name of the service that the error comes from, for messages: Kinesis or the store of claims."""
+    """Return the name of the service that the error comes from, for messages: "Kinesis" or "the store of claims"."""
     while isinstance(error, RetriesExhaustedError | ConfigurationError):
         error = error.__cause__
     return "the store of claims" if isinstance(error, StoreUnavailableError) else "Kinesis"
 
 
 def _last_error(error: object) -> str:
-    """Return the text of the last call's error and its remedy, without the number of attempts."""
+    """Return the text of the last call's error, with the remedy, and without the number of attempts."""
     remedies = []
     while isinstance(error, RetriesExhaustedError) and error.__cause__ is not None:
         remedies.append(error.remedy)

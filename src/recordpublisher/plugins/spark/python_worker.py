@@ -1,4 +1,4 @@
-"""The Python processes of Spark: their event loop and clients, their errors, and their garbage collection."""
+"""Helps with the Python processes that Spark starts: event loop and clients, errors, logging, and garbage collection."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ from recordpublisher.publishers.user_code import cause_in_user_code
 LOG = logging.getLogger("recordpublisher.spark")
 T = TypeVar("T")
 HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
-"""An environment variable that makes Spark report the error of a Python process without the traceback."""
+"""An environment variable. If it is set, Spark reports the error of a Python process without the traceback."""
 
 
 class WorkerLoop:
@@ -33,7 +33,10 @@ class WorkerLoop:
         thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop, wait for it, and return its result. If the wait is interrupted, the coroutine is cancelled."""
+        """Run a coroutine on the loop, wait for it, and return its result.
+
+        If the waiting thread is interrupted, the coroutine is cancelled.
+        """
         future = self.submit(work)
         try:
             return future.result()
@@ -63,7 +66,7 @@ class WorkerLoop:
             )
 
     def cached(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the cached object of `key`, which the first call in this process makes.
+        """Return the cached object of `key`. The first call in this process makes it with `make`.
 
         Call it only in the thread that runs Spark's tasks.
         """
@@ -76,11 +79,13 @@ class WorkerLoop:
         self._cache.pop(key, None)
 
     def freeze_heap(self) -> None:
-        """Exclude all existing objects from garbage collection at the second call. Call it after each batch, when the clients are open.
+        """Exclude all existing objects from garbage collection, at the second call only.
+
+        Call it after each batch, when the clients are open.
 
         The modules of Spark and the AWS SDK have hundreds of thousands of objects. Scanning them again and again took a quarter of the CPU
-        time of a read over 900 shards. The first call does nothing, because the freeze takes 0.04 s, which a process that ends after its
-        first batch, as in a scheduled run, would not gain back.
+        time of a read over 900 shards. The freeze itself takes 0.04 s. A process that ends after its first batch, as in a scheduled run,
+        would not gain that back.
         """
         self._freeze_calls += 1
         if self._freeze_calls == 2:
@@ -92,7 +97,7 @@ _CURRENT: WorkerLoop | None = None
 
 
 def worker_loop() -> WorkerLoop:
-    """Return the loop of this process, which the first call starts."""
+    """Return the event loop of this process. The first call starts it."""
     global _CURRENT  # noqa: PLW0603 - one for each process is the point
     if _CURRENT is None or _CURRENT.pid != os.getpid():
         _CURRENT = WorkerLoop()
@@ -103,9 +108,9 @@ def worker_loop() -> WorkerLoop:
 def errors_as_one_sentence() -> Iterator[None]:
     """Let Spark report an error of this library as one sentence, without a traceback. Other errors keep their tracebacks.
 
-    Used around methods that Spark calls in a Python process, on the driver or in a task. The traceback is logged: at level ERROR if code of
-    the user or of a plugin has a part in it, else at INFO. The environment variable that hides the traceback stays set, because Spark ends
-    the process after an error.
+    Use it around methods that Spark calls in a Python process. The traceback is logged: at level ERROR if code of the user or of a plugin
+    raised its cause, else at INFO. The environment variable that hides the traceback stays set, because Spark ends the process after an
+    error.
     """
     try:
         yield
@@ -122,7 +127,10 @@ LOG_VARIABLE = "RECORDPUBLISHER_SPARK_LOG"
 
 
 def log_to_stderr() -> None:
-    """Set the log level, and add a handler unless the process has one. Raises: ConfigurationError if the level is invalid."""
+    """Set the log level of this library to that of `LOG_VARIABLE`. Add a handler, unless the process has one.
+
+    Raises: ConfigurationError if the level is invalid.
+    """
     given = os.environ.get(LOG_VARIABLE, "WARNING")
     level = logging.getLevelNamesMapping().get(given.upper())
     if level is None:
@@ -135,14 +143,14 @@ def log_to_stderr() -> None:
 # --- garbage collection in the processes that Spark starts ----------------------------------------------------------------------------
 
 COLLECTION_THRESHOLD = 10_000
-"""Number of new objects after which Python looks for garbage among them. By default it is 700."""
+"""Number of new objects after which Python starts a garbage collection. Python's default is 700."""
 
 
 def reduce_garbage_collection() -> None:
-    """Exclude all existing objects from garbage collection, and collect less often, if Spark started this process.
+    """Exclude all existing objects from garbage collection, and collect less often. Do nothing if Spark did not start this process.
 
-    Call it before the imports of this library. PySpark's modules have a hundred thousand objects, which Python would scan again and again
-    while it imports more: a fifth of the CPU of a task's imports.
+    Call it before the imports of this library. PySpark's modules have a hundred thousand objects, and Python would scan them again and
+    again during further imports. That would take a fifth of the CPU time of a task's imports.
     """
     if is_process_of_spark():
         gc.freeze()
@@ -150,6 +158,6 @@ def reduce_garbage_collection() -> None:
 
 
 def is_process_of_spark() -> bool:
-    """Return whether Spark started this process, because it runs a module of pyspark or our daemon."""
+    """Return whether Spark started this process. Its main module is then one of pyspark, or our daemon."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and str(spec.name).startswith(("pyspark.", "recordpublisher.plugins.spark."))

@@ -1,4 +1,7 @@
-"""Finds how far a query is, from its checkpoint and from what its tasks have read, so that a query with a new checkpoint continues."""
+"""Finds how far a query is, so that a query with a new checkpoint can continue there.
+
+It reads the old query's checkpoint, and the claims (what its tasks have read).
+"""
 
 from __future__ import annotations
 
@@ -20,18 +23,20 @@ from .source.offset import BatchOffset
 
 
 def read_positions(spark: Any, checkpoint: str, options: Mapping[str, object]) -> str:
-    """Return where a query has stopped, as the `startingPosition` of a query with a new checkpoint.
+    """Return the positions at which a query has stopped, as the `startingPosition` for a query with a new checkpoint.
 
-    The new query then reads exactly the records that the old query has not written. Stop the old query first, best by a run with
+    The new query then reads exactly the records that the old query has not written. Stop the old query first, preferably by a run with
     `trigger(availableNow=True)`. The old query must read exactly one stream.
 
     - `spark`: the session, which reads the checkpoint.
     - `checkpoint`: the `checkpointLocation` of the old query.
-    - `options`: the old query's options, which say where its claims are.
+    - `options`: the old query's options. They say where its claims (what its tasks have read) are stored.
 
-    Raises: StateError if the checkpoint has no batch of this stream, if its last batch has not ended, or if the claims are lost;
-    ConfigurationError if an option is invalid, or if the query reads several streams; OutageError or StoreUnavailableError if the claims
-    cannot be read now.
+    Raises:
+
+    - StateError if the checkpoint has no batch of this stream, if its last batch has not ended, or if the claims are lost.
+    - ConfigurationError if an option is invalid, or if the query reads several streams.
+    - OutageError or StoreUnavailableError if the claims cannot be read now.
     """
     parsed = SparkOptions.parse(Properties(options))
     if len(parsed.streams) > 1:
@@ -51,7 +56,7 @@ def read_positions(spark: Any, checkpoint: str, options: Mapping[str, object]) -
 
 
 def position_to_json(state: ShardState) -> dict[str, object]:
-    """Return the position of a shard in the form that `startingPosition` takes for each shard in JSON."""
+    """Return the position of a shard as plain values, for the JSON object that `startingPosition` accepts."""
     if state.ended:
         # The time until which the shard was open: its children have no older record, and were not read before.
         open_ms = latest(state.arrival_ms, state.seen_ms)
@@ -74,7 +79,7 @@ def position_to_json(state: ShardState) -> dict[str, object]:
 def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOffset:
     """Return the offset of the checkpoint's last batch.
 
-    Raises: StateError if the checkpoint has no batch of a query with these options, or if its last batch has not ended.
+    Raises: StateError if the checkpoint has no batch with exactly one source of these streams, or if its last batch has not ended.
     """
     offsets, commits = (_files(spark, f"{checkpoint.rstrip('/')}/{log}") for log in ("offsets", "commits"))
     last = max(offsets, default=None)
@@ -99,6 +104,6 @@ def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOff
 
 
 def _files(spark: Any, folder: str) -> dict[int, str]:
-    """Return the content of each file in a folder of a checkpoint, by the number of the batch."""
+    """Return the content of each file in a folder of a checkpoint, by the batch number that is its name."""
     rows = spark.read.text(folder, wholetext=True).selectExpr("_metadata.file_name AS name", "value").collect()
     return {int(row["name"]): row["value"] for row in rows if row["name"].isdecimal()}

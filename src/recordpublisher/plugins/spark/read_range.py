@@ -23,7 +23,7 @@ class ReadRange:
     """Where a batch read starts and ends in each shard. If starts or ends are given by shard, only the named shards are read.
 
     - `end`: the end of every shard that `ends` does not name.
-    - `ends`: ends by shard id; None if none is given by shard.
+    - `ends`: ends by shard id, or None if no end is given by shard.
     """
 
     starts: Starts
@@ -32,9 +32,9 @@ class ReadRange:
 
     @classmethod
     def parse(cls, properties: Properties, streams: Sequence[str], now_ms: int) -> ReadRange:
-        """Return the positions that the properties give. `now_ms` (epoch ms) is the time that NOW means.
+        """Return the start and end that the properties give. `now_ms` (epoch ms) is the time that NOW means.
 
-        Raises: ConfigurationError if a position is invalid, or if start and end name different shards.
+        Raises: ConfigurationError if a start or end is invalid, or if the starts by shard name other shards than the ends.
         """
         given = (properties.value(ENDING_POSITION) or "NOW").strip()
         now = EndPosition(now_ms)
@@ -53,14 +53,14 @@ class ReadRange:
 
     @property
     def shards(self) -> frozenset[str] | None:
-        """The ids of the shards that are read; None for all shards."""
+        """The ids of the shards that are read, or None if all shards are read."""
         named = self.starts.by_shard or self.ends
         return frozenset(named) if named else None
 
     def of(self, shard: Shard) -> tuple[StartingPosition, EndPosition]:
-        """Return start and end of a shard.
+        """Return where the read of a shard starts and ends.
 
-        Raises: ConfigurationError if the start is given as the place after a record, because a range begins with a record.
+        Raises: ConfigurationError if the start is after a sequence number. Only queries accept such a start.
         """
         state = self.starts.of(shard)
         if state.position is not None:

@@ -1,4 +1,4 @@
-"""Makes the columns of a read from records: all columns of the source, or those that the schema of a query names."""
+"""Makes the columns of a read from records: all columns of the source, or only those in the schema that the user gives."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ HOW_TO_INFER = "recordpublisher tail STREAM --no-follow --format schema prints t
 
 
 class RowColumns:
-    """The columns that Spark gets, in the order and spelling of `schema`. No other columns are made.
+    """The columns that Spark receives, in the order and spelling of `schema`. No other columns are made.
 
-    - `decoded`: the columns of `flink.deserializer.schema`; None if it is not set. All of its fields are decoded, even if `schema` leaves
+    - `decoded`: the columns of `flink.deserializer.schema`, or None if it is not set. All its fields are decoded, even if `schema` leaves
       some out, so that each bad record is found.
     """
 
     def __init__(self, schema: pa.Schema | None = None, decoded: ColumnsAndDeserializer | None = None) -> None:
         self.values = None if decoded is None else decoded.values
-        """The deserializer that makes the values of the columns; None for the one that the properties name."""
+        """The deserializer that makes the values of the columns, or None to use the deserializer that the properties name."""
         self._typed = None if decoded is None else decoded.columns
         self.schema = source_columns(decoded) if schema is None else schema
         spelling = {name.lower(): name for name in source_columns(decoded).names}
@@ -43,7 +43,7 @@ class RowColumns:
     def chosen(cls, schema: Any, properties: Properties) -> RowColumns:
         """Return the columns that the StructType `schema` names. As in Spark, case is ignored.
 
-        Raises: ConfigurationError if a column is unknown, or has another type, or if `flink.deserializer.schema` is not valid.
+        Raises: ConfigurationError if a column is unknown or has another type, or if `flink.deserializer.schema` is invalid.
         """
         decoded = columns_and_deserializer(properties)
         valid = {field.name.lower(): field for field in source_columns(decoded)}
@@ -52,9 +52,11 @@ class RowColumns:
     def batch(
         self, batches: Sequence[RecordBatch], joined: Callable[[Sequence[Sequence[bytes]]], bytes | memoryview]
     ) -> pa.RecordBatch:
-        """Return the records of several batches as one Arrow batch. `joined` concatenates payloads.
+        """Return the records of several batches as one Arrow batch.
 
-        Raises: DeserializationError, which names the record and the field, if a value does not fit its column.
+        - `joined`: a function that concatenates payloads.
+
+        Raises: DeserializationError if a value does not fit its column. The error names the record and the field.
         """
         made = arrow_columns(*batches, schema=self._metadata, joined=joined)
         by_name = dict(zip(self._metadata.names, made.columns, strict=True))
@@ -64,18 +66,21 @@ class RowColumns:
 
 
 class ColumnsAndDeserializer(NamedTuple):
-    """The columns for the fields of `flink.deserializer.schema`, followed by the metadata, and the deserializer that makes their values."""
+    """The columns that a read with `flink.deserializer.schema` has, and the deserializer that makes their values.
+
+    The fields of the schema come first. Metadata such as the partition key follows.
+    """
 
     columns: FrameColumns
     values: Deserializer[Any]
 
 
 def columns_and_deserializer(properties: Properties) -> ColumnsAndDeserializer | None:
-    """Return the columns of `flink.deserializer.schema` and their deserializer; None if it is not set.
+    """Return the columns of `flink.deserializer.schema` and their deserializer, or None if it is not set.
 
     The columns are the same as in the data frames of this library (`rp.read_arrow`).
 
-    Raises: ConfigurationError if the schema is not valid, or if Spark cannot have one of its columns.
+    Raises: ConfigurationError if the schema is invalid, or if Spark cannot have one of its columns.
     """
     given = properties.value(SCHEMA)
     if given is None:
@@ -103,14 +108,14 @@ def columns_and_deserializer(properties: Properties) -> ColumnsAndDeserializer |
 
 
 def source_columns(decoded: ColumnsAndDeserializer | None) -> pa.Schema:
-    """Return all columns that the source has. `decoded`: the columns of `flink.deserializer.schema`, if it is set."""
+    """Return all columns that the source has. `decoded`: the columns of `flink.deserializer.schema`, or None if it is not set."""
     return RECORD_SCHEMA if decoded is None else decoded.columns.schema
 
 
 def spark_schema(properties: Properties) -> Any:
-    """Return all columns that the source has with `flink.deserializer.schema`, as a StructType.
+    """Return all columns that the source has, as a StructType. Used if `flink.deserializer.schema` is set.
 
-    Raises: ConfigurationError if the schema is not valid, or if Spark cannot have one of its columns.
+    Raises: ConfigurationError if the schema is invalid, or if Spark cannot have one of its columns.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -155,12 +160,12 @@ def _spark_type(field: pa.Field) -> Any:
 
 
 def _is_of_record(field: pa.Field) -> bool:
-    """Return whether a column is metadata or the payload, and not a field of the values."""
+    """Return whether a column is metadata or the undecoded payload of a record, and not a field of its decoded value."""
     return field.name in _TYPES and RECORD_SCHEMA.field(field.name) == field
 
 
 def _column_text(field: pa.Field) -> str:
-    """Return the name and type of a column, as the schema of a query names them."""
+    """Return the name and type of a column as SQL, as in a schema."""
     if _is_of_record(field):
         return f"{field.name} {_TYPES[field.name]}"
     from recordpublisher.plugins.deserializers.schemas import columns_text

@@ -35,8 +35,8 @@ from recordpublisher.publishers.shards import Shard, stream_name
 class RowsToRecords:
     """Makes Kinesis records of one task's rows.
 
-    - `stream`: the target of all rows; None if a column names the target of each row.
-    - `ids`, `field`: if given, `ids` makes an id for each row, and `field` inserts it into the row's data.
+    - `stream`: the target of all rows, or None if a column names the target of each row.
+    - `ids`, `field`: if given, `ids` makes an id for each row, and `field` inserts the id into the row's data.
     """
 
     columns: WriteColumns
@@ -45,7 +45,10 @@ class RowsToRecords:
     field: IdField | None = None
 
     def records_of(self, rows: pa.RecordBatch) -> dict[str, list[PendingRecord]]:
-        """Return the records by target stream, in order. Raises: SinkError if a row has no data or target, or cannot hold its id."""
+        """Return the records of each target stream, in the order of the rows.
+
+        Raises: SinkError if a row has no data or no target, or if the id cannot be inserted into its data.
+        """
         data = self._required(rows, self.columns.data, "data")
         streams = self._required(rows, self.columns.stream, "stream") if self.columns.stream is not None else None
         keys = _texts(rows, self.columns.partition_key)
@@ -59,9 +62,9 @@ class RowsToRecords:
         return _by_stream(streams, records) if streams is not None else {str(self.stream): records}
 
     def valid_rows(self, rows: pa.RecordBatch, reject: RejectRow | None) -> pa.RecordBatch:
-        """Return the rows that can become records, and pass the others to `reject`.
+        """Return the rows that can become records, and pass each other row to `reject`.
 
-        Without `reject` return all rows. A bad row then fails in `records_of`.
+        If `reject` is None, return all rows. `records_of` then fails at a bad row.
         """
         return rows if reject is None else valid_rows(rows, self.columns, self.stream, self.field, reject)
 
@@ -83,7 +86,7 @@ class RowsToRecords:
 
 SLICE_ROWS = 2_000
 SLICE_BYTES = 8 * 2**20
-"""Spark's batches are converted in slices of at most this size, which bounds the memory for records that are not put yet."""
+"""Spark's batches are converted in slices of at most this size. This limits the memory of records that are not put yet."""
 
 
 def slices_of_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -102,7 +105,7 @@ def _texts(rows: pa.RecordBatch, place: int | None) -> list[str | None] | None:
 
 
 def _keys(keys: Sequence[str | None] | None, count: int) -> list[str]:
-    """Return the rows' keys. A row without a key gets a random one, which spreads such rows over the shards."""
+    """Return a key for each of `count` rows. A row without a key gets a random one, so that such rows spread over the shards."""
     if keys is not None and None not in keys:
         return list(keys)  # type: ignore[arg-type]
     width = 2 * RANDOM_KEY_BYTES
@@ -119,9 +122,9 @@ def _with_ids(
     hash_keys: Sequence[str | None],
     data: Sequence[bytes],
 ) -> tuple[list[bytes], list[str | None]]:
-    """Return the data with the ids inserted, and the keys.
+    """Return each row's data with its id inserted, and each row's key.
 
-    A row without a key gets its id as key, so that a repeat goes to the same shard.
+    A row without a key gets its id as the key. If the row is written again, it then goes to the same shard.
     """
     given = keys if keys is not None else [None] * len(data)
     made = [ids.id_of(*row) for row in zip(streams, given, hash_keys, data, strict=True)]
@@ -140,7 +143,7 @@ TEXT = ("string", "varchar", "char")
 
 
 VALID = {"data": ("binary", *TEXT), "partitionKey": TEXT, "explicitHashKey": TEXT, "stream": TEXT}
-"""Column names, and the Spark types that each may have."""
+"""The columns of a DataFrame that is written, each with the Spark types that it may have."""
 
 
 class ColumnError(ConfigurationError):
@@ -166,7 +169,9 @@ class WriteColumns:
 
 
 def columns_of(fields: Sequence[tuple[str, str]], stream: str | None) -> WriteColumns:
-    """Find the columns among pairs of name and Spark type. Other columns are ignored. The option `stream` overrides the column.
+    """Return the index of each column of a DataFrame with these `fields` (pairs of name and Spark type). Other columns are ignored.
+
+    - `stream`: the option `stream`. If it is set, the column `stream` is not used.
 
     Raises: ColumnError if a column is missing, misspelt or of another type.
     """
@@ -191,7 +196,10 @@ def payloads_of(column: Any) -> list[Any]:
 
 
 def _place_of(name: str, fields: Sequence[tuple[str, str]]) -> int | None:
-    """Return the index of a column, or None. Case is ignored, as in Spark. Raises: ColumnError if it exists twice, or has another type."""
+    """Return the index of the column `name`, or None if there is none. Case is ignored, as in Spark.
+
+    Raises: ColumnError if the column exists twice or has another type.
+    """
     found = [place for place, (given, _) in enumerate(fields) if given.lower() == name.lower()]
     if not found:
         return None
@@ -207,7 +215,9 @@ def _place_of(name: str, fields: Sequence[tuple[str, str]]) -> int | None:
 
 
 def _reject_near_misses(names: Sequence[str]) -> None:
-    """Refuse misspelt names. Unknown columns are ignored: with `partition_key` instead of `partitionKey` each row would get a random key.
+    """Check that no column has a misspelt name, because unknown columns are ignored.
+
+    With `partition_key` instead of `partitionKey`, each row would get a random key.
 
     Raises: ColumnError if a name is misspelt.
     """
@@ -224,13 +234,13 @@ def _listed(fields: Sequence[tuple[str, str]]) -> str:
 
 
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
-"""Local properties that Spark sets for the tasks of a streaming query, including those of foreachBatch."""
+"""Local properties that Spark sets for the tasks of a streaming query, and for tasks that run inside foreachBatch."""
 
 
 EXECUTION, ROOT_EXECUTION = "spark.sql.execution.id", "spark.sql.execution.root.id"
-"""Local properties of Spark: the number of the action that the task runs for, and of the batch's action, which contains that action.
+"""Local properties of Spark with the numbers of two actions: the action that the task belongs to, and the batch's action.
 
-The two numbers are equal if the query itself writes, and differ for a write inside foreachBatch.
+The two numbers are equal if the query itself writes. They differ if the write is inside foreachBatch.
 """
 
 
@@ -238,15 +248,15 @@ ID_BYTES = 16
 
 
 MOST_TEXTS = 10_000
-"""Most combinations of stream and keys whose text is cached. Formatting the text takes a third of the time of making an id."""
+"""How many combinations of stream and keys are cached at most. Formatting their text takes a third of the time of making an id."""
 
 
 def id_prefix_of(local_property: Callable[[str], str | None], run: str, task: int) -> str:
     """Return a prefix for the ids of one task's rows.
 
-    In a query it names the query, the batch, the write within the batch, and the task. A batch that runs again makes the same writes, so
-    its rows get the same ids. If Spark does not number the writes, `run` distinguishes two writes of one batch. Outside a query the prefix
-    names `run` and the task.
+    In a query the prefix names the query, the batch, the write within the batch, and the task. A batch that runs again makes the same
+    writes, so its rows get the same ids. If Spark does not number the writes, `run` distinguishes the writes of one batch. Outside a query
+    the prefix names `run` and the task.
 
     - `local_property`: returns a local property that Spark has set for the task.
     - `run`: a random id of this writer.
@@ -262,9 +272,10 @@ def id_prefix_of(local_property: Callable[[str], str | None], run: str, task: in
 class RowIds:
     """Makes the ids of one task's rows from the content of each row. Equal rows are counted, so that they get different ids.
 
-    `scope`: a text that makes the ids different from those of other tasks, such as the result of `id_prefix_of`.
-    The ids do not depend on the order of the rows, which may differ between attempts. An object of this class needs about 80 B of memory
-    for each row.
+    The ids do not depend on the order of the rows, because the order may differ between attempts. An object of this class needs about 80 B
+    of memory for each row.
+
+    - `scope`: a text that makes the ids different from those of other tasks, such as the result of `id_prefix_of`.
     """
 
     def __init__(self, scope: str) -> None:
@@ -274,7 +285,7 @@ class RowIds:
         self._equal: dict[int, int] = {}
 
     def id_of(self, stream: str, partition_key: str | None, explicit_hash_key: str | None, data: bytes) -> str:
-        """Return an id of 32 hexadecimal digits."""
+        """Return an id of 32 hexadecimal digits for a row with this content."""
         named = stream, partition_key, explicit_hash_key
         text = self._texts.get(named)
         if text is None:
@@ -291,7 +302,7 @@ class RowIds:
         return made.hexdigest()
 
     def _text_of(self, named: tuple[str | None, ...]) -> bytes:
-        """Return the text of stream and keys that is hashed. It is cached, because many rows have the same stream and keys."""
+        """Return stream and keys as the text that is hashed. It is cached, because many rows have the same stream and keys."""
         if len(self._texts) >= MOST_TEXTS:
             self._texts.clear()
         self._texts[named] = text = "".join([f" {name!r}" for name in named]).encode()
@@ -301,7 +312,7 @@ class RowIds:
 class IdField:
     """Inserts the id of a row as a field of its JSON object.
 
-    Only data that contains the name of the field is parsed. Other data is only checked for the braces of an object, which is faster.
+    For speed, data is parsed only if it contains the name of the field. Other data is only checked for the braces of an object.
     """
 
     def __init__(self, name: str) -> None:
@@ -310,7 +321,10 @@ class IdField:
         self._begin = b"{" + self._quoted + b':"'
 
     def insert_id(self, data: bytes, row_id: str) -> bytes:
-        """Return the object with the id as its first field. Raises: SinkError if the data is not an object, or already has the field."""
+        """Return the JSON object `data` with the id as its first field.
+
+        Raises: SinkError if the data is not a JSON object, or already has the field.
+        """
         problem = self.problem_with(data)
         if problem is not None:
             raise SinkError(problem)
@@ -318,7 +332,7 @@ class IdField:
         return self._begin + row_id.encode() + (b'"' if rest == b"}" else b'",') + rest
 
     def problem_with(self, data: bytes) -> str | None:
-        """Return why the data cannot hold the id, or None if it can."""
+        """Return why an id cannot be inserted into the data, or None if it can."""
         text = data.strip()
         if not (text.startswith(b"{") and text.endswith(b"}")):
             return f"idField adds '{self._name}' to a JSON object, but the data of a row is {_shown(data)}"
@@ -344,18 +358,18 @@ _NO_STATE = Checkpoint({"shards": {}})
 
 
 RejectRow = Callable[[str, FailedRecord], None]
-"""A function that receives a row that cannot be put: its target stream, and its data with the reason."""
+"""A function that receives each row that cannot be put. Its arguments are the target stream, and the row's data with the reason."""
 
 
 class RejectedRows:
-    """Owns the rows that one attempt of a task could not put, and its dead-letter sink, which is opened for the first of these rows.
+    """Owns the rows that one attempt of a task could not put, and their dead-letter sink. The sink is opened for the first such row.
 
-    When a task succeeds, its dead letters are stored. The dead letters of a failed attempt may or may not be stored; the next attempt
-    writes them again with the same `sequenceNumber`.
+    When a task succeeds, its dead letters are stored. Those of a failed attempt may or may not be stored. The next attempt writes them
+    again with the same `sequenceNumber`.
 
-    - `make_sink`: makes the dead-letter sink; None if such rows are only counted.
-    - `where`: names the task in dead letters.
-    - `scope`: makes its row ids different from the row ids of other tasks.
+    - `make_sink`: makes the dead-letter sink, or None if such rows are only counted.
+    - `where`: how dead letters name the task.
+    - `scope`: makes the ids of these rows different from those of other tasks.
     - `outages`: how the dead-letter sink retries the calls of its service.
     """
 
@@ -388,7 +402,10 @@ class RejectedRows:
             LOG.warning("%s; further failed rows of this task are counted and not logged", self._reason(stream, failed))
 
     async def write(self) -> None:
-        """Write the added rows as dead letters. Raises: the errors of the sink. Then the task fails, so that no dead letter is lost."""
+        """Write the added rows as dead letters.
+
+        Raises: the errors of the sink. The task then fails, so that no dead letter is lost.
+        """
         while self._pending:
             sink = self._sink or await self._open_sink()
             await sink.write(self._letter(*self._pending.popleft()))
@@ -398,7 +415,7 @@ class RejectedRows:
             await self._sink.flush(_NO_STATE)
 
     async def wait_until_stored(self) -> None:
-        """Return when every dead letter is stored. Raises: the errors of `write`."""
+        """Write the added rows, wait until every dead letter is stored, and close the sink. Raises: the errors of the sink."""
         await self.write()
         if self._sink is not None:
             await self._sink.flush(_NO_STATE)
@@ -411,7 +428,6 @@ class RejectedRows:
             await sink.close()
 
     async def _open_sink(self) -> Sink:
-        """Make and open the dead-letter sink, and return it."""
         assert self._make_sink is not None
         self._sink = self._make_sink()
         await self._sink.open(self._context)
@@ -436,7 +452,7 @@ class RejectedRows:
 def valid_rows(
     rows: pa.RecordBatch, columns: WriteColumns, stream: str | None, field: IdField | None, reject: RejectRow
 ) -> pa.RecordBatch:
-    """Return the rows with data, a target and room for their id. Pass the other rows to `reject`.
+    """Return the rows that have data and a target, and whose data can hold an id if `field` is given. Pass each other row to `reject`.
 
     - `stream`: the target if no column names it.
     """

@@ -1,4 +1,4 @@
-"""The readers of a query: `ReaderWithStart` for Spark 4.2 and newer, `ReaderWithoutStart` for 4.0 and 4.1.
+"""The readers of a streaming query: `ReaderWithStart` for Spark 4.2 and newer, `ReaderWithoutStart` for 4.0 and 4.1.
 
 Spark uses one class in two places: the driver plans with one instance, and each task reads with another.
 """
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
-    """The common part of the readers for all versions: everything except how Spark asks for the next offset.
+    """The common part of the readers for all versions of Spark: everything except how Spark asks for the next offset.
 
-    One of Spark's processes makes a reader only to send it to the tasks. So the options and the schema, a StructType, are parsed at their
-    first use, and the first method that needs them raises their errors. If `streamReader` raised them, Spark 4.3 would hide them behind an
-    UnboundLocalError of its own (`python_streaming_source_runner.py`).
+    The options and the schema (a StructType) are parsed by the first method that needs them. One of Spark's processes makes a reader only
+    to send it to the tasks. And Spark 4.3 would hide errors of `streamReader` behind an UnboundLocalError of its own
+    (`python_streaming_source_runner.py`).
 
     - `planner`: only used by tests.
     """
@@ -69,7 +69,7 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def _next_offset(self, start: dict[str, Any], rows: int | None, *, is_first: bool = False) -> dict[str, Any]:
         """Return the plan of the next batch, with at most `rows` rows, as plain JSON values.
 
-        If there is none, return `start` itself: Spark sees from equal JSON texts that there is no new batch.
+        If there is none, return `start` itself. Spark sees from equal JSON texts that there is no new batch.
         """
         before = _offset(start)
         planned = self._planning().next_offset(before, rows, is_first=is_first)
@@ -123,7 +123,7 @@ class KinesisPartition(InputPartition):  # type: ignore[misc] # pyspark is not t
 
 
 class QuerySource(Protocol):
-    """The data source that made a reader, and that parses the options for it."""
+    """The data source that made a reader. The reader asks it for the parsed options."""
 
     options: Mapping[str, str]
 
@@ -139,16 +139,16 @@ def _offset(plain: dict[str, Any]) -> BatchOffset:
 
 
 class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """The reader for Spark 4.2 and newer, which asks for an offset after the current one, up to a limit of rows."""
+    """The reader for Spark 4.2 and newer. Spark asks it for an offset after the current offset, with a limit of rows."""
 
     @errors_as_one_sentence()
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return where a query without a checkpoint starts."""
+        """Return the offset at which a query without a checkpoint starts."""
         return self._planning().initial_offset().to_json()
 
     @errors_as_one_sentence()
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return the limit of a batch in records. Spark supports one limit at a time, so the plans of the tasks limit the bytes."""
+        """Return the limit of a batch in records. Spark supports only one limit, so the plans of the tasks have the limit in bytes."""
         return ReadAllAvailable() if self._options.max_records is None else ReadMaxRows(self._options.max_records)
 
     @errors_as_one_sentence()
@@ -166,7 +166,7 @@ class ReaderWithStart(KinesisStreamReader, SupportsTriggerAvailableNow):  # type
 
     @errors_as_one_sentence()
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Let the run end at the tips that the shards have now (Trigger.AvailableNow)."""
+        """Make this a run with Trigger.AvailableNow. It ends at the tips (newest records) that the shards have at the next plan."""
         self._planning().prepare_available_now()
 
 
@@ -174,26 +174,27 @@ AVAILABLE_NOW_WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 
 
 class ReaderWithoutStart(KinesisStreamReader):
-    """The reader for Spark 4.0 and 4.1. It remembers the current offset of the query, and each plan limits its rows.
+    """The reader for Spark 4.0 and 4.1. These versions do not tell a source the query's current offset, so the reader remembers it.
 
-    When a query starts again, Spark first asks for the tasks between the last offset of its log and that same offset. So the reader learns
-    the current offset. Later, the current offset is the one that the reader returned last, because Spark logs each offset before it asks
-    for the next one, or else ends the query.
+    - When a query starts again, Spark first asks for the tasks between the last offset of its log and that same offset. So the reader
+      learns the current offset.
+    - Later, the current offset is the one that the reader returned last. Spark logs each offset before it asks for the next one, or else
+      ends the query.
 
-    These versions show the returned offset as `latestOffset` in the query's progress, so each offset carries the figures.
+    These versions show the returned offset as `latestOffset` in the query's progress. So each offset carries the figures of the progress.
     """
 
     def __init__(self, source: QuerySource, schema: Any, planner: PatientPlanner | None = None) -> None:
         super().__init__(source, schema, planner)
         self._last: dict[str, Any] | None = None
-        """The current offset of the query; None for a query without a checkpoint."""
+        """The current offset of the query, or None for a query without a checkpoint."""
         self._has_planned = False
         """Whether this process has given an offset to Spark."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return a placeholder for the offset before a query's first batch.
 
-        Spark asks for it when that batch is planned, or runs again. Nothing depends on its content.
+        Spark asks for it when the first batch is planned or runs again. Nothing depends on its content.
         """
         from .source.offset import BatchOffset
 
@@ -201,7 +202,7 @@ class ReaderWithoutStart(KinesisStreamReader):
 
     @errors_as_one_sentence()
     def latestOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Return the plan of the next batch, or the previous offset if there is none."""
+        """Return the plan of the next batch, or the current offset if there is none."""
         start = self._last or self._planning().initial_offset().to_json()
         offset = self._next_offset(start, self._options.max_records, is_first=not self._has_planned)
         if offset is not start:
@@ -213,8 +214,8 @@ class ReaderWithoutStart(KinesisStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[KinesisPartition]:
         """Return the tasks of a batch. `end` is the offset with the plan of that batch, and `start` the offset before it.
 
-        Raises: ConfigurationError if Spark asked for a new offset before it showed the query's current one. The new offset, which no log
-        has yet, was planned as if the query were new, and rows would be lost.
+        Raises: ConfigurationError if Spark asked for a new offset before it showed the query's current offset. The new offset was then
+        planned as if the query were new, and rows would be lost. No log has this offset yet.
         """
         if not self._has_planned:
             self._last = end
@@ -237,7 +238,7 @@ QueryReader = ReaderWithStart if HAS_START else ReaderWithoutStart
 def run_to_tips(start: Callable[[], Any]) -> int:
     """Run a query until it has read each shard to its tip, or to a record that arrived since this call. Return the number of runs.
 
-    On Spark 4.2 and newer there is one run. In an outage of a service, runs have no rows, and are repeated.
+    On Spark 4.2 and newer there is one run. Older versions may need several. A run in an outage of a service has no rows.
 
     - `start`: starts one run, always with the same checkpoint: `lambda: writer.trigger(availableNow=True).start()`.
 
@@ -253,9 +254,9 @@ def run_to_tips(start: Callable[[], Any]) -> int:
 
 
 def has_read_all(progress: Mapping[str, Any] | None, began_ms: int) -> bool:
-    """Return whether every shard had been read up to `began_ms` (epoch ms) before the last batch.
+    """Return whether every shard was read up to `began_ms` (epoch ms), according to the offset of the last batch in `progress`.
 
-    The last batch itself does not count: its offset is the plan made before it ran, and does not say what it has read.
+    What the last batch itself has read does not count, because its offset was made before it ran.
     """
     texts = [source["endOffset"] or "" for source in (progress or {"sources": ()})["sources"]]
     # PySpark 4.0 and 4.1 convert the offset to the text of a dict.

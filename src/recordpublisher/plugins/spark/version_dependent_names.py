@@ -1,6 +1,6 @@
 """Names that only some versions of PySpark have.
 
-From 4.2 on, a source receives the query's current offset, and is notified of Trigger.AvailableNow.
+From PySpark 4.2 on, a source receives the query's current offset, and is notified of Trigger.AvailableNow.
 """
 
 from pyspark.sql import datasource

@@ -1,7 +1,7 @@
-"""Spark's daemon of Python workers, which imports the modules of a reading task before it forks the workers.
+"""Spark's daemon of Python workers. Before it forks the workers, it imports the modules that tasks need.
 
-Enabled by `spark.python.daemon.module=recordpublisher.plugins.spark.worker_daemon`. With Spark's own daemon each forked worker
-imports them.
+Enabled by `spark.python.daemon.module=recordpublisher.plugins.spark.worker_daemon`. With Spark's own daemon, each forked worker imports
+them.
 """
 
 import importlib
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def without_zips(path: Sequence[str]) -> list[str]:
-    """Return `path` (`sys.path`) without `pyspark.zip` and its neighbours if they are in the folder of a PySpark that is on the path.
+    """Return `path` (`sys.path`) without `pyspark.zip` and the other files in its folder, if that PySpark itself is also on the path.
 
     Spark puts these zips first. Python does not store compiled modules of a zip, so each process that starts would compile PySpark again
     (0.6 s of CPU).

@@ -1,4 +1,4 @@
-"""Parses and checks the options of a job that writes, and what happens to rows that cannot be written."""
+"""Parses and checks the options of a job that writes, including what happens to rows that cannot be written."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from .options.spark_options import STREAM, with_loaded_stream
 from .options.start_by_shard import START_OPTION
 
 QUEUE_BYTES_PER_STREAM = 16 * 2**20
-"""Default queue size of each stream if a column names the streams. Their number is unknown, and memory must stay bounded."""
+"""Default queue size of each stream if a column names the streams (bytes). It is small, because the number of streams is unknown."""
 
 INITIAL_FRACTION = 0.125
-"""Part of a shard's rate limit with which each task begins if `writeTasks` is not set: calls of about 30 records.
+"""Part of a shard's rate limit with which each task begins if `writeTasks` is not set. Calls then have about 30 records.
 
 Measured with 32 tasks on one shard, until 40,000 records were put: 150,000 records were throttled if the tasks began at the full rate, and
-18,000 if they began with calls of 32 records. This costs a single task half a second.
+18,000 if they began with calls of 32 records. A single task loses half a second by it.
 """
 
 WRITE_TASKS = SPARK.optional_integer(
@@ -80,7 +80,7 @@ DEAD_LETTERS = SPARK.text(
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """A writing job's options, typed and checked. `stream` is None if a column names it."""
+    """The options of a job that writes, typed and checked. `stream` is None if a column names the stream of each row."""
 
     stream: str | None
     settings: KinesisSinkSettings
@@ -91,9 +91,9 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        """Return the options that Spark passes (with lower-case keys).
+        """Parse and check the options that Spark passes. Their keys are in lower case.
 
-        Raises: ConfigurationError if an option is invalid, with its value and the valid ones.
+        Raises: ConfigurationError if an option is invalid. The error names the value and the valid values.
         """
         if START_OPTION.lower() in map(str.lower, options):
             warnings.warn(f"'{START_OPTION}' has no effect on a write", UserWarning, stacklevel=2)
@@ -114,13 +114,13 @@ class WriteOptions:
         )
 
     def settings_per_stream(self) -> KinesisSinkSettings:
-        """Return the settings for each stream if a column names the streams."""
+        """Return the settings for the writer of each stream, for a job in which a column names the streams."""
         given = self.settings
         return given if given.queue_bytes is not None else replace(given, queue_bytes=QUEUE_BYTES_PER_STREAM)
 
     @property
     def connection_key(self) -> tuple[object, ...]:
-        """All properties except the target and the row ids. Tasks with the same key share their open writers."""
+        """All properties except the target and the row ids. Tasks with an equal key in one process share their open writers."""
         others = {key for option in (STREAM, SINK_STREAM, ID_FIELD) for key in (option.key, *option.aliases)}
         lowered = {key.lower() for key in others}
         kept = sorted((key.lower(), value) for key, value in self.properties.items() if key.lower() not in lowered)
@@ -146,9 +146,9 @@ def _per_task(settings: KinesisSinkSettings, tasks: int | None) -> KinesisSinkSe
 
 
 def with_dead_letters(properties: Properties) -> Properties:
-    """Return the properties with `deadLetters` replaced by the properties that it stands for.
+    """Return the properties with `deadLetters` replaced by the properties for which it is short.
 
-    Raises: ConfigurationError if other properties contradict it.
+    Raises: ConfigurationError if other properties contradict `deadLetters`, or if `onFailure` is DEAD_LETTER and no place is given.
     """
     folder, policy = properties.value(DEAD_LETTERS), properties.value(ON_FAILURE)
     if folder is None:
@@ -168,7 +168,10 @@ def with_dead_letters(properties: Properties) -> Properties:
 
 
 def _refuse_lost_rows(properties: Properties) -> None:
-    """Refuse the sink's own policy for records that cannot be put, which would lose rows. Raises: ConfigurationError."""
+    """Check that the sink does not skip records that cannot be put while `onFailure` is FAIL, because their rows would be lost.
+
+    Raises: ConfigurationError if it would.
+    """
     if properties.value(ON_FAILURE) == "FAIL" and not properties.value(SINK_FAIL_ON_ERROR):
         reason = (
             "a row that cannot be put fails the query; to continue without such rows, set onFailure=SKIP or DEAD_LETTER"
@@ -188,7 +191,10 @@ def dead_letter_sink(properties: Properties) -> Callable[[], Sink] | None:
 
 
 def check_folder(properties: Properties) -> None:
-    """Check on the driver that the folder of dead letters can be written. Raises: ConfigurationError if it cannot."""
+    """Check on the driver that the folder of `deadLetters` can be written. It is created if it is missing.
+
+    Raises: ConfigurationError if it cannot be written.
+    """
     folder = properties.value(DEAD_LETTERS)
     if folder is None:
         return

@@ -1,7 +1,7 @@
-"""`df.writeStream.format("kinesis")` and `df.write.format("kinesis")`: put rows into streams with the Kinesis sink's writer.
+"""Puts rows into streams with the Kinesis sink: `df.writeStream.format("kinesis")` and `df.write.format("kinesis")`.
 
-Spark calls `RowWriter` and its subclasses on the driver and in tasks. `TaskWrite` is one task. `WriterPool` has the Kinesis writers, which
-the tasks of a process share.
+Spark calls `RowWriter` and its subclasses on the driver and in tasks. `TaskWrite` is one task. The Kinesis writers are in `WriterPool`. The
+tasks of a process share them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 class RowWriter:
-    """The common part of the writers of queries and of batch jobs. It holds only checked options and columns, because Spark pickles it."""
+    """The common part of the writers of streaming queries and of batch jobs.
+
+    It has only checked options and columns, because Spark pickles it.
+    """
 
     def __init__(self, options: WriteOptions, schema: Any) -> None:
         self._options = options
@@ -65,9 +68,9 @@ class RowWriter:
         self._run = uuid.uuid4().hex  # Made on the driver, so all attempts of a batch job's tasks have the same.
 
     def check(self) -> None:
-        """Check the dead-letter folder and the target on the driver.
+        """Check the folder for dead letters and the target stream. Called on the driver.
 
-        Raises: ConfigurationError if the folder cannot be written; StreamNotFoundError if there is no such stream; FatalKinesisError if
+        Raises: ConfigurationError if the folder cannot be written; StreamNotFoundError if the stream does not exist; FatalKinesisError if
         retries cannot fix the error.
         """
         check_folder(self._options.properties)
@@ -75,7 +78,7 @@ class RowWriter:
 
     @errors_as_one_sentence()
     def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
-        """Put the rows of one task. Raises: SinkError, which names batch and task, if they cannot be put."""
+        """Put the rows of one task. Raises: SinkError if they cannot be put. The error names batch and task."""
         context = TaskContext.get()
         task, batch = context.partitionId(), context.getLocalProperty(BATCH)
         where = f"task {task}" + ("" if batch is None else f" of batch {batch}")
@@ -111,10 +114,10 @@ class RowWriter:
 
 
 class KinesisStreamWriter(RowWriter, DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Writes a streaming query. Every output mode adds records, since a stream cannot remove any."""
+    """Writes a streaming query. Every output mode only adds records, because records cannot be removed from a stream."""
 
     def commit(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Log a finished batch, whose records are all acknowledged."""
+        """Log a finished batch. The service has acknowledged all its records."""
         _log_commit(f"batch {batchId}", messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
@@ -132,7 +135,7 @@ class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc
         super().__init__(options, schema)
 
     def commit(self, messages: Sequence[TaskCommitMessage | None]) -> None:
-        """Log a finished write, whose records are all acknowledged."""
+        """Log a finished write. The service has acknowledged all its records."""
         _log_commit("write", messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None]) -> None:
@@ -141,13 +144,13 @@ class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc
 
 
 def rejected_rows(options: WriteOptions, task: int, where: str, scope: str) -> RejectedRows:
-    """Return the owner of the rows that a task could not put. Its dead-letter sink retries for `maxOutage`, as the writer does."""
+    """Return the object for the rows that a task cannot put. Its dead-letter sink retries for `maxOutage`, as the writer does."""
     properties = options.properties
     return RejectedRows(dead_letter_sink(properties), task, where, scope, outage_policy(properties))
 
 
 class PatientPort:
-    """Makes the sink's calls to Kinesis through another WritingPort, and repeats them during outages.
+    """A client for the Kinesis sink (WritingPort) that repeats the calls of another one during outages.
 
     A call that fails as a whole is repeated for up to `max_outage_ms`. After that it raises OutageError, which ends the task. A response
     with refused records is not an outage: the sink puts those records again.
@@ -158,7 +161,7 @@ class PatientPort:
         self._outages = OutageWatch(max_outage_ms, clock)
 
     async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
-        """Put records. If a response was lost, they may be in the stream twice."""
+        """Put records. If a response is lost, the repeated call may put them into the stream twice."""
         return await self._outages.wait_out_async(lambda: self._port.put_records(stream, entries), "PutRecords")
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
@@ -166,7 +169,7 @@ class PatientPort:
         return await self._outages.wait_out_async(lambda: self._port.list_shards(stream, after), "ListShards")
 
     async def stream_summary(self, stream: str) -> StreamSummary:
-        """Return the limits of the stream."""
+        """Return the summary of the stream, which has its limits."""
         return await self._outages.wait_out_async(lambda: self._port.stream_summary(stream), "DescribeStreamSummary")
 
     async def close(self) -> None:
@@ -209,7 +212,7 @@ def commit_line(what: str, tasks: Sequence[TaskFigures]) -> str:
 
 
 def abort_line(what: str, done: Sequence[TaskFigures]) -> str:
-    """Return the log line of a failed batch, which says what is in the stream."""
+    """Return the log line of a failed batch. It says how many records are in the stream. `what` names the batch."""
     return (
         f"{what} failed: {_sum(done, 'records')} records of {counted(len(done), 'finished task')} are in the stream, "
         "perhaps more of other tasks; "
@@ -227,9 +230,9 @@ def _sum(tasks: Sequence[TaskFigures], name: str) -> int:
 
 
 def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str], WritingPort]) -> None:
-    """Check the target stream, once in each process although Spark makes a writer for each batch. Targets in a column are not checked.
+    """Check the target stream, once in each process. Streams that a column names are not checked.
 
-    Raises: StreamNotFoundError, FatalKinesisError or ConfigurationError, if every attempt of a task would fail with the same error.
+    Raises: StreamNotFoundError, FatalKinesisError or ConfigurationError if every attempt of a task would fail with that error.
     """
     stream = options.stream
     if stream is not None:
@@ -238,7 +241,7 @@ def check_target(options: WriteOptions, loop: WorkerLoop, connect: Callable[[str
 
 
 async def probe_target(port: WritingPort, stream: str) -> bool:
-    """Make the calls with which a task begins, close the port, and return True for the cache.
+    """Make the calls with which a task begins, close the port, and return True (a value for the cache).
 
     Errors that every attempt of a task would get are raised. Transient errors are ignored, because tasks retry them, and an error here
     would end the query.
@@ -260,10 +263,10 @@ class TaskFigures:
     """The counts of a finished task.
 
     - `records`, `bytes`: rows acknowledged, and the bytes of their data and keys.
-    - `kinesis_records`: Kinesis records acknowledged, which are fewer than the rows if rows are aggregated.
+    - `kinesis_records`: Kinesis records acknowledged. With aggregation these are fewer than the rows.
     - `retries`, `throttles`: records sent again, and records that a shard's limit rejected.
     - `given_up`, `dead_letters`: rows that were not put, and how many of them are dead letters.
-    - `waits`: how often the task waited because too much was outstanding.
+    - `waits`: how often the task waited because too many records were not yet acknowledged.
     """
 
     task: int
@@ -283,9 +286,9 @@ class TaskFigures:
 class TaskWrite:
     """Writes the rows of one attempt of a task.
 
-    - `where`: names the task in errors, such as `task 3 of batch 7`.
-    - `pool_key`: the key under which the process caches this job's writers. `make` makes them if they are not cached.
-    - `rejected`: receives the rows that cannot be put. Without it such a row fails the task.
+    - `where`: the task's name in errors, such as `task 3 of batch 7`.
+    - `pool_key`, `make`: the key under which the process caches this job's writers, and a function that makes them if they are not cached.
+    - `rejected`: receives the rows that cannot be put. If it is None, such a row fails the task.
     """
 
     task: int
@@ -299,10 +302,10 @@ class TaskWrite:
     clock: Clock = SystemClock()  # noqa: RUF009 - has no state
 
     def run(self, batches: Iterable[Any]) -> TaskFigures:
-        """Put Arrow batches one by one, and return when all rows are acknowledged.
+        """Put Arrow batches one by one. Return when all rows are acknowledged.
 
-        Raises: SinkError, which names batch and task, if rows cannot be put. The next attempt puts all rows again, including rows that this
-        attempt has put.
+        Raises: SinkError if rows cannot be put. The error names batch and task. The next attempt puts all rows again, including rows that
+        this attempt has put.
         """
         writers = self.loop.cached(self.pool_key, self.make)
         writers.reject = None if self.rejected is None else self.rejected.add
@@ -333,7 +336,7 @@ class TaskWrite:
             await self.rejected.wait_until_stored()
 
     def _abandon(self, writers: WriterPool) -> None:
-        """Close the failed writers, without waiting for outstanding records."""
+        """Close the failed writers, without waiting for records that are not acknowledged."""
         self.loop.forget(self.pool_key)
         self.loop.run_in_background(writers.abandon())
         if self.rejected is not None:
@@ -362,7 +365,7 @@ MAX_OPEN_STREAMS = 50
 class WriterPool:
     """Owns one Kinesis writer for each target stream. It runs on the process's event loop, for one task at a time.
 
-    - `reports_failures`: whether a record that cannot be put is passed to `reject`, which the task sets, instead of being an error.
+    - `reports_failures`: whether a record that cannot be put is passed to `reject`. Otherwise it is an error. The task sets `reject`.
     """
 
     def __init__(
@@ -382,7 +385,7 @@ class WriterPool:
         self._closed_totals: Counter[str] = Counter()
 
     async def put(self, records: Mapping[str, Sequence[PendingRecord]]) -> None:
-        """Put records into their streams, and wait while too much is outstanding. Raises: the error of a writer."""
+        """Put records into their streams. Wait while too many records are not acknowledged. Raises: the error of a writer."""
         for stream, some in records.items():
             await (await self._writer_of(stream)).put_all(some)
 
@@ -392,7 +395,7 @@ class WriterPool:
             await writer.flush()
 
     async def abandon(self) -> None:
-        """Close at once. Records that are not acknowledged may or may not be in the stream."""
+        """Close at once, without waiting. Records that are not acknowledged may or may not be in the stream."""
         while self._writers:
             _, writer = self._writers.popitem()
             self._closed_totals.update(_counts(writer))

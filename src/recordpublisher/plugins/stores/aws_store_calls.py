@@ -24,13 +24,17 @@ _NOT_FOUND = ("NoSuchKey", "NoSuchUpload", "ResourceNotFoundException")
 
 
 class AwsStoreCalls:
-    """Calls S3 or DynamoDB for one location, and translates their errors into the errors of a store.
-
-    Every call raises: ConditionFailedError if the condition of a write failed; NotFoundError if the object or the table does not exist;
-    StoreUnavailableError if a later retry may help; StateError otherwise.
+    """Calls S3 or DynamoDB for one location, and translates the errors of these services into the errors of a store.
 
     - `service`: s3 or dynamodb.
     - `place`: the location, as messages show it.
+
+    Each call raises one of these errors:
+
+    - ConditionFailedError: the condition of a write failed.
+    - NotFoundError: the object or the table does not exist.
+    - StoreUnavailableError: a later retry may help.
+    - StateError: any other error.
 
     Raises: ConfigurationError if the properties have invalid credentials or no region.
     """
@@ -41,14 +45,17 @@ class AwsStoreCalls:
         self._service = AwsService(service, properties, endpoint, attempts=_CALL_ATTEMPTS, open_client=open_client)
 
     async def call(self, api: str, parse: Callable[[Response], T], **parameters: Any) -> T:
-        """Make one call, and return what `parse` takes from the response."""
+        """Make one call. Return the result of `parse` for the response."""
         with self._as_state_errors(api):
             return await self._service.call(api, parse, **parameters)
 
     async def pages(
         self, api: str, parse: Callable[[Response], tuple[T, Response | None]], **parameters: Any
     ) -> AsyncIterator[T]:
-        """Yield what `parse` takes from each page of a listing. `parse` also returns the parameters for the next page, or None."""
+        """Yield the result of `parse` for each page of a listing.
+
+        `parse` also returns the parameters for the next page, or None at the end.
+        """
         with self._as_state_errors(api):
             async for page in self._service.pages(api, parse, **parameters):
                 yield page

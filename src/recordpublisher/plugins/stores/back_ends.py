@@ -1,6 +1,6 @@
-"""Lists the back ends of stores: the class and the URIs of each, and what its locations can hold.
+"""Lists the kinds of places where stores keep values (back ends): the class and the URIs of each, and what it can hold.
 
-To add a store, write its class and add its back end here. Other code asks this table, and never compares names.
+To add a store, write its class and add its back end here. Other code reads this table, and never compares names.
 """
 
 import re
@@ -10,18 +10,18 @@ import msgspec
 
 
 class BackEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of place where stores keep values. The defaults are what is assumed of the store of a plugin.
+    """One kind of place where stores keep values. The defaults apply to a store of a plugin.
 
     - `name`: the name under which the store is registered.
-    - `form`: a location, as messages and pages show it.
+    - `form`: what a location looks like, in messages and pages.
     - `schemes`: the schemes of its URIs, in lower case.
-    - `hadoop_schemes`: Hadoop's names for the first scheme, which other clients do not know.
+    - `hadoop_schemes`: Hadoop's names for the first scheme. Other clients do not know them.
     - `store`: the module and name of the store's class. `recordpublisher doctor` lists the permissions in its `actions`.
     - `is_local`: whether the values are on this machine, so that no service can be unavailable.
     - `has_objects`: whether sinks can write files below a location, as objects.
-    - `is_shared`: whether one location has the values of many jobs, told apart by the names of the jobs.
-    - `has_claims`: whether the tasks of a Spark query can keep claims there.
-    - `has_small_values`: whether the size of a value is limited or billed, so that a group writes many small ones.
+    - `is_shared`: whether one location has the values of many jobs, each under the job's name.
+    - `has_claims`: whether the tasks of a Spark query can keep claims (what they have read) there.
+    - `has_small_values`: whether the size of a value is limited or billed. A group then writes many small values.
     - `aws_service`: the AWS SDK's name of the service that the store calls.
     """
 
@@ -38,7 +38,7 @@ class BackEnd(msgspec.Struct, frozen=True, kw_only=True):
     aws_service: str | None = None
 
     def uri_of(self, location: str) -> str:
-        """Return a location of this back end as a URI whose scheme every client knows."""
+        """Return a location of this back end as a URI, with a scheme that every client knows."""
         scheme, _, rest = location.partition(":")
         known = self.schemes[0] if scheme.lower() in self.hadoop_schemes else scheme.lower()
         return f"{known}:{rest}"
@@ -103,7 +103,7 @@ SQLITE = BackEnd(
 BACK_ENDS: Mapping[str, BackEnd] = {
     each.name: each for each in (FOLDER, S3, DYNAMODB, GOOGLE, AZURE, POSTGRESQL, SQLITE)
 }
-"""The built-in back ends by their names, in the order in which messages list them."""
+"""The built-in back ends by name, in the order in which messages list them."""
 OBJECT_STORES = [each for each in BACK_ENDS.values() if each.has_objects]
 CLAIM_STORES = [each for each in BACK_ENDS.values() if each.has_claims]
 BY_SCHEME: Mapping[str, BackEnd] = {
@@ -113,13 +113,13 @@ REFUSED_SCHEMES = {
     "hdfs": "this library has no client of HDFS",
     "dbfs": "DBFS does not promise that a rename is atomic, and conditional writes to a folder need that",
 }
-"""Schemes that no store can have, each with the reason."""
+"""Schemes that no store can have, each with the reason why."""
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+):/", re.IGNORECASE)
-"""A scheme has at least two letters, because `C:/` is a drive."""
+"""A location's scheme has at least two letters, because `C:/` is a drive."""
 
 
 def back_end_of(location: str) -> BackEnd:
-    """Return the back end of a location. A location without a scheme is a path, and an unknown scheme is the name of a plugin's store."""
+    """Return the back end of a location. A location without a scheme is a path. An unknown scheme is the name of a plugin's store."""
     found = _SCHEME.match(location)
     if found is None or is_file_uri(location):
         return FOLDER
@@ -128,15 +128,15 @@ def back_end_of(location: str) -> BackEnd:
 
 
 def is_file_uri(location: str) -> bool:
-    """Return whether a location is a `file:` URI, in any case of letters, and not a path."""
+    """Return whether a location is a `file:` URI, in upper or lower case, and not a path."""
     return location[:5].lower() == "file:"
 
 
 def forms_of(back_ends: Iterable[BackEnd], *more: str, folder: str = FOLDER.form) -> str:
-    """Return the forms of locations for a message, such as `a folder, s3://bucket/prefix or gs://bucket/prefix`.
+    """Return what locations look like, for a message: `a folder, s3://bucket/prefix or gs://bucket/prefix`.
 
     - `more`: other forms that are valid.
-    - `folder`: what a folder must be.
+    - `folder`: the words for a folder.
     """
     forms = [*(folder if each is FOLDER else each.form for each in back_ends), *more]
     return " or ".join(filter(None, [", ".join(forms[:-1]), forms[-1]]))

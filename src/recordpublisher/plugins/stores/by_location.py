@@ -1,4 +1,4 @@
-"""Opens the store for a location, which is a path or a URI of one of the back ends in `back_ends.py`, or of a plugin's store."""
+"""Opens the store for a location. The location is a path, or a URI of a back end in `back_ends.py` or of a plugin's store."""
 
 from pathlib import Path
 
@@ -16,14 +16,13 @@ from .durable_files import path_of
 def conditional_store_of(
     location: str, key: str, properties: Properties, registry: Registry | None = None, *, is_for_claims: bool = False
 ) -> ConditionalStore:
-    """Return the store at a location, which is the value of the property `key`.
+    """Return the store at a location. It is a built-in store or a plugin's store, depending on the location's scheme.
 
-    It is a built-in store, or a plugin's store that is selected by the location's scheme. `properties` have region, credentials and the
-    job's name.
+    - `key`: the property that contains the location.
+    - `properties`: have region, credentials and the job's name.
+    - `is_for_claims`: whether the tasks of a Spark query keep their claims (what they have read) there.
 
-    - `is_for_claims`: whether the tasks of a Spark query keep their claims there.
-
-    Raises: ConfigurationError if no store has this scheme, its back end cannot hold claims, or the location is not valid.
+    Raises: ConfigurationError if no store has this scheme, if the store cannot hold claims, or if the location is not valid.
     """
     stores, name = (registry or load_registry()).stores, back_end_of(location).name
     built_in = [each for each in BACK_ENDS.values() if each.has_claims or not is_for_claims]
@@ -40,7 +39,7 @@ def conditional_store_of(
 
 
 def missing_folder(location: str) -> Path | None:
-    """Return the folder at a location if it does not exist, and None for any other location."""
+    """Return the folder at a location if it does not exist. Return None if it exists, or if the location is not a folder."""
     if back_end_of(location) is not FOLDER:
         return None
     folder = Path(path_of(location, STATE_URI.key))

@@ -1,4 +1,4 @@
-"""Writes files that survive a crash: the content is on the disk when a function here returns."""
+"""Writes files that survive a crash. When a function here returns, the content is on the disk."""
 
 import contextlib
 import errno
@@ -19,7 +19,7 @@ _LIKE_A_URI = rf"(?P<scheme>{_KNOWN_SCHEMES}|\w+(?=://))(\+\w+)?(:|//)|(?![a-z]:
 class DurableFile(io.BufferedWriter):
     """A file for writing. When `close` returns, its data and its name are on the disk. Missing folders above it are created.
 
-    Raises: FileExistsError if `is_new` and there is such a file.
+    Raises: FileExistsError if `is_new` is True and the file exists.
     """
 
     def __init__(self, path: Path, *, is_new: bool = False) -> None:
@@ -30,7 +30,7 @@ class DurableFile(io.BufferedWriter):
     def close(self) -> None:
         """Flush the file and its name to the disk, and close it.
 
-        Raises: OSError if the flush fails, in which case the file is closed and may be empty.
+        Raises: OSError if the flush fails. The file is then closed, and may be empty.
         """
         if self.closed:
             return
@@ -59,7 +59,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def exists(path: Path) -> bool:
-    """Return whether there is a file or folder. Unlike `os.path.exists`, it raises if the disk is unavailable, instead of returning False.
+    """Return whether a file or folder exists. Unlike `os.path.exists`, it does not return False if the disk is unavailable.
 
     Raises: OSError if the answer is not known, for example on a network file system that is unavailable.
     """
@@ -75,7 +75,7 @@ def exists(path: Path) -> bool:
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk."""
+    """Flush the content of a file, or the names in a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -93,12 +93,14 @@ def make_folder(folder: Path) -> None:
 
 
 def path_of(location: str, key: str) -> str:
-    """Return the path of a folder: `/a` for `file:/a` and `file:///a`, and a path in the user's home for `~/a`.
+    """Return the path of the folder at a location.
 
-    `key` is the property that contains the location.
+    It is `/a` for `file:/a` and `file:///a`, and a path in the user's home for `~/a`.
 
-    Raises: ConfigurationError if the location is not a path or file: URI. A location that looks like another kind of URI is refused
-    as well, because its password would otherwise become the name of a folder.
+    - `key`: the property that contains the location, for the error.
+
+    Raises: ConfigurationError if the location is not a path or file: URI. A location that looks like another URI is refused too, because
+    its password would otherwise become the name of a folder.
     """
     if not is_file_uri(location):
         if (like := re.match(_LIKE_A_URI, location, re.IGNORECASE)) is not None:
@@ -122,7 +124,7 @@ def path_of(location: str, key: str) -> str:
 
 
 def why_not_writable(folder: Path) -> str | None:
-    """Return why this user can neither write into a folder nor create it, or None if it seems possible. Nothing is created."""
+    """Return why this user can neither write into a folder nor create it, or None if it seems possible. Nothing is written."""
     try:
         above = (folder.absolute(), *folder.absolute().parents)
         existing = next(path for path in above if path.exists() or path.is_symlink())

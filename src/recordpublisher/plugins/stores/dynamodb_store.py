@@ -31,14 +31,17 @@ from .s3_store import _WRITE_ATTEMPTS
 T = TypeVar("T")
 _CREATE_SECONDS = 60
 _ATTRIBUTES = {"#job": "job", "#item": "item", "#version": "version", "#value": "value"}
-"""Placeholders for attribute names in expressions, because some of these names are reserved words of DynamoDB."""
+"""Placeholders for attribute names in expressions. They are needed because some of these names are reserved words of DynamoDB."""
 
 
 class DynamoDbStore(ConditionalStore):
-    """Stores the values of one job as items of a table that many jobs may share. The first write creates a missing table.
+    """Stores the values of one job as items of a DynamoDB table.
 
-    The key of the table is `job` (text) and `item` (text, the name). An item has at most 400 KB.
-    `key` is the property that contains the URI.
+    Many jobs may share the table. The first write creates it if it is missing.
+
+    The key of the table is `job` (text) and `item` (text, the name of the value). An item has at most 400 KB.
+
+    - `key`: the property that contains the URI.
 
     Raises: ConfigurationError if the URI is not valid or has credentials, or if the AWS credentials are wrong.
     """
@@ -63,7 +66,7 @@ class DynamoDbStore(ConditionalStore):
         self._service = AwsStoreCalls("dynamodb", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Return the value and version of an item, or None, by a strongly consistent read."""
+        """Return the value and version of an item, or None if there is none. The read is strongly consistent."""
 
         def parse(response: dict[str, Any]) -> VersionedValue | None:
             return self._value(response["Item"]) if "Item" in response else None
@@ -96,7 +99,7 @@ class DynamoDbStore(ConditionalStore):
         return await self._update(name, value, "#version = :expected", {":expected": {"S": expected}})
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Return the values whose names have the prefix. Without `consistent` the query costs half."""
+        """Return the values whose names have the prefix. A query that is not `consistent` costs half."""
         return {name: value async for name, value in self._query(self._value, prefix, consistent=consistent)}
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
@@ -110,7 +113,7 @@ class DynamoDbStore(ConditionalStore):
         return [name for name in names if before is None or name < before]
 
     async def delete(self, *names: str) -> None:
-        """Delete the items, each with its own call, at the same time."""
+        """Delete the items at the same time, each with a call of its own."""
         await side_by_side(self._call("DeleteItem", _nothing, Key=self._key(name)) for name in names)
 
     async def close(self) -> None:
@@ -149,9 +152,9 @@ class DynamoDbStore(ConditionalStore):
         before: str | None = None,
         consistent: bool = True,
     ) -> AsyncIterator[tuple[str, T]]:
-        """Return the names of the job's items, and what `parse` takes from each, sorted by name. Without a table the result is empty.
+        """Yield the name of each item of the job, sorted, and the result of `parse` for the item. Yield nothing if there is no table.
 
-        With `before`, the result may contain that name itself.
+        If `before` is given, that name itself may also be yielded.
         """
         conditions, values = ["#job = :job"], {":job": {"S": self._job}}
         if before is not None and before < prefix:
@@ -206,7 +209,7 @@ class DynamoDbStore(ConditionalStore):
 async def create_table(service: AwsStoreCalls, table: str, keys: Mapping[str, str]) -> None:
     """Create a table, and wait until it is ACTIVE. Another process may create it at the same time.
 
-    - `keys`: HASH or RANGE, by the name of the text attribute.
+    - `keys`: the attributes of the table's key, which are texts: HASH or RANGE, by the attribute's name.
 
     Raises: StateError if the table cannot be created, or is not ACTIVE after 60 s.
     """
@@ -232,7 +235,7 @@ async def create_table(service: AwsStoreCalls, table: str, keys: Mapping[str, st
 
 
 def _nothing(response: dict[str, Any]) -> None:
-    """Return None. Used for calls whose response is not needed."""
+    """Return None, for calls whose response is not needed."""
 
 
 def _name(item: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A conditional store in a folder, without locks. A value is replaced by renaming the file that names its version."""
+"""A conditional store in a folder, without locks. To replace a value, a write renames the file whose name has the value's version."""
 
 import asyncio
 import contextlib
@@ -22,12 +22,12 @@ from .durable_files import make_folder, path_of, sync, why_not_writable, write_f
 T = TypeVar("T")
 _SUFFIX, _POINTER, _VALUE = ".versions", "current-", "value-"
 _PLAIN_FILE = "file"
-"""The version of a plain file, as earlier formats have it.
+"""The version that a plain file has. Earlier formats stored values as plain files.
 
-Such a file can be read, so that the reader can refuse its format, but it cannot be replaced.
+Such a file can be read, so that the reader can refuse its format. It cannot be replaced.
 """
 _NAME_TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
-"""The errors of renaming a folder to a name that is taken. POSIX allows both."""
+"""The errors of renaming a folder to a name that is taken. POSIX allows either of them."""
 _AWAY = {
     errno.EIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EHOSTDOWN,
     errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH,
@@ -36,21 +36,23 @@ _AWAY = {
 _ATTEMPTS, _PUT_ATTEMPTS = 1000, 100
 _PAUSE_SECONDS = 0.001
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}")
-"""The names of folders in which a first value is written, or from which a deleted one is removed."""
+"""Matches temporary folders. A first value is written in such a folder, and a deleted value is moved into one."""
 _ABANDONED_SECONDS = 60
-"""Age at which a temporary folder probably belongs to a killed process (seconds). A write needs much less."""
+"""Age from which a temporary folder is removed (seconds). Its process was probably killed, because a write needs much less time."""
 
 
 class FolderStore(ConditionalStore):
-    """Stores each value in a folder `NAME.versions` with two files: `value-V` and the empty `current-V`, where V is the version.
+    """Stores each value in a folder `NAME.versions` with two files: `value-V` and the empty `current-V`. V is the version.
 
-    The first value is written into a folder that is then renamed to its name, which fails if the name is taken. A later value is written
-    into the folder, and then `current-V` is renamed to `current-W`, which fails if another process was faster. No lock is needed, but the
-    file system, local or network, must have atomic renames. What a killed process has left is removed by later writes.
+    - The first value is written into a temporary folder. This folder is then renamed, which fails if the name is taken.
+    - A later value is written into the folder. Then `current-V` is renamed to `current-W`, which fails if another process was faster.
+
+    So no lock is needed. But the file system, local or network, must have atomic renames. Later writes remove what a killed process has
+    left.
 
     - `folder`: a path, or a file: URI. The first value creates it.
     - `key`: the property that contains the folder. If it is None, the folder is not checked.
-    - `in_thread`: if False, the calls block, for callers without an event loop.
+    - `in_thread`: whether file operations run in a thread. If False, the calls block, for callers without an event loop.
 
     Raises: ConfigurationError if the folder is not valid, or if this user can neither write nor create it.
     """
@@ -70,15 +72,15 @@ class FolderStore(ConditionalStore):
             raise ConfigurationError(key, self.place, "a folder that this user can write", reason=reason)
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Return the value and version, or None. The version is read first, then its value."""
+        """Return the value and its version, or None if there is no value."""
         return await self._run(lambda: _read(self._path(name)))
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Store the first value by renaming a new folder to the name, and return the version."""
+        """Store the first value of a name, by renaming a new folder. Return its version."""
         return await self._run(lambda: self._put_if_absent(name, value))
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Replace the value by renaming the file that names the version, and return the new version."""
+        """Replace the value by renaming the file that names its version. Return the new version."""
         return await self._run(lambda: self._compare_and_set(name, value, expected))
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
@@ -100,11 +102,11 @@ class FolderStore(ConditionalStore):
         return await self._run(versions)
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return the names with the prefix, without reading the folders of values."""
+        """Return the names with the prefix. The folders of the values are not read."""
         return await self._run(lambda: self._names(prefix, before))
 
     async def delete(self, *names: str) -> None:
-        """Delete values: rename the folder of each, then remove it, so that a late write finds nothing at the name."""
+        """Delete values. The folder of each is first renamed, so that a late write finds nothing under the name. Then it is removed."""
 
         def delete() -> None:
             for name in names:
@@ -116,7 +118,7 @@ class FolderStore(ConditionalStore):
         return self._root / f"{self._checked(name)}{_SUFFIX}"
 
     def _checked(self, name: str) -> str:
-        """Return the name, which may come from a document of another program.
+        """Return the name after a check, because it may come from a document of another program.
 
         Raises: StateError if the name leads out of the folder.
         """
@@ -125,7 +127,7 @@ class FolderStore(ConditionalStore):
         return name
 
     async def _run(self, work: Callable[[], T]) -> T:
-        """Run file operations. A write that has begun is finished even if its caller is cancelled."""
+        """Run file operations, and return their result. A write that has begun is completed even if its caller is cancelled."""
         try:
             return await asyncio.to_thread(work) if self._uses_threads else work()
         except OSError as error:
@@ -151,7 +153,7 @@ class FolderStore(ConditionalStore):
         raise StateError(f"{path} cannot be written: {reason}")
 
     def _put_new(self, path: Path, version: str, value: bytes) -> bool:
-        """Write a temporary folder and rename it. Return whether the name was free."""
+        """Write the first value into a temporary folder, and rename the folder. Return whether the name was free."""
         make_folder(path.parent)
         aside = self._root / f".{version}"
         try:
@@ -191,9 +193,9 @@ class FolderStore(ConditionalStore):
         return version
 
     def _remove_abandoned(self, own: Path) -> None:
-        """Remove temporary folders that are a minute older than `own`, by the clock of the file system.
+        """Remove temporary folders that are a minute older than the folder `own`, by the clock of the file system.
 
-        Each is first renamed, so that a process that was only suspended finds its folder missing, and writes it again.
+        Each folder is first renamed. If its process was only suspended, it then finds its folder missing, and writes it again.
         """
         now = own.stat().st_mtime
         for folder in self._root.glob(".*"):
@@ -238,14 +240,14 @@ class FolderStore(ConditionalStore):
 def folder_error(folder: str | Path, error: OSError, way: str = "") -> StateError:
     """Return the error of this package for an OSError in a folder: StoreUnavailableError if a retry may help, else StateError.
 
-    - `way`: advice for the user, which is added to the message.
+    - `way`: advice for the user. It is added to the message.
     """
     kind = StoreUnavailableError if error.errno in _AWAY else StateError
     return kind(f"the folder {folder} cannot be used: {error}{way}")
 
 
 def _read(path: Path) -> VersionedValue | None:
-    """Return the current value, or None. Read again if the value was replaced between reading version and value."""
+    """Return the current value, or None if there is none. If it was replaced between reading version and value, read again."""
     for _ in range(_ATTEMPTS):
         if (version := _version(path)) is None:
             return None
@@ -262,8 +264,8 @@ def _read(path: Path) -> VersionedValue | None:
 def _version(path: Path) -> str | None:
     """Return the version of the value in this folder, or None if there is no value.
 
-    The version is in the name of the empty file `current-V`. If a listing shows two such names or none, because the file is being renamed,
-    the folder is listed again.
+    The version is in the name of the empty file `current-V`. While the file is being renamed, a listing may show two such names or none.
+    The folder is then listed again.
     """
     for _ in range(_ATTEMPTS):
         try:
@@ -278,7 +280,7 @@ def _version(path: Path) -> str | None:
 
 
 def _children(folder: Path) -> list[tuple[str, bool]]:
-    """Return the name of each file and folder inside a folder, and whether it is a folder. Hidden ones are left out."""
+    """Return the name of each file and folder inside a folder, and whether it is a folder. Names that begin with a dot are left out."""
     try:
         with os.scandir(folder) as entries:
             return [(entry.name, entry.is_dir()) for entry in entries if not entry.name.startswith(".")]

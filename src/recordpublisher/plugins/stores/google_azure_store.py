@@ -19,14 +19,14 @@ from .obstore_client import as_state_errors, error_words, open_object_store
 FORMS = forms_of([GOOGLE, AZURE])
 _URI = re.compile(r"gs://[^/]+(/.*)?|abfss?://[^/@]+@[^/@]+(/.*)?")
 _WRITE_ID = "writeid"
-"""The name of the metadata with the id of a write. Azure accepts only names that are valid as C# variables."""
+"""The name of the metadata entry with the id of a write. Azure accepts only names that are valid as C# variables."""
 _ATTEMPTS = 10
 
 
 class GoogleAzureStore(ConditionalObjects):
     """Stores each value as an object of a bucket (Google) or container (Azure), below a prefix.
 
-    `key` is the property that contains the URI.
+    - `key`: the property that contains the URI.
 
     Raises: ConfigurationError if the URI is not valid or has credentials, or if the client cannot be opened.
     """
@@ -46,11 +46,11 @@ class GoogleAzureStore(ConditionalObjects):
             raise ConfigurationError(key, uri, FORMS, reason=error_words(error)) from error
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Return the value and version of an object, or None."""
+        """Return the value and version of an object, or None if there is no object."""
         return (await self._get(name)).entry
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """Return the versions of the names with the prefix. obstore lists a whole folder, so other names in it are dropped here."""
+        """Return the version of each object whose name has the prefix, in the order of names."""
         found: dict[str, str] = {}
         with as_state_errors(self.place):
             async for chunk in self._client.list(prefix.rpartition("/")[0] or None):
@@ -58,7 +58,7 @@ class GoogleAzureStore(ConditionalObjects):
         return dict(sorted(found.items()))
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return the names with the prefix, up to `before`."""
+        """Return the names with the prefix. If `before` is given, return only those that sort before it."""
         return [name for name in await self.list_versions(prefix) if before is None or name < before]
 
     async def _put(self, name: str, value: bytes, expected: str | None) -> str:
@@ -106,9 +106,9 @@ class GoogleAzureStore(ConditionalObjects):
 class _Found(NamedTuple):
     """A stored object. All fields are None if there is no object.
 
-    - `entry`: its value and ETag.
+    - `entry`: the object's value and ETag.
     - `write_id`: the id of the write that stored it.
-    - `identity`: the condition for replacing the object: its generation (Google) or its ETag (Azure).
+    - `identity`: what the object must still have to be replaced: its generation (Google) or its ETag (Azure).
     """
 
     entry: VersionedValue | None = None
@@ -117,5 +117,5 @@ class _Found(NamedTuple):
 
 
 def _version(meta: Any) -> str:
-    """Return the ETag without quotes, because Azure sends the quotes in headers, but not in listings."""
+    """Return an object's ETag without quotes. Azure sends the quotes in headers, but not in listings."""
     return str(meta["e_tag"]).strip('"')

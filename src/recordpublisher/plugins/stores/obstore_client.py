@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 
 
 VALID = timedelta(minutes=5)
-"""How long obstore keeps credentials. When the SDK returns credentials, they are valid for longer than this."""
+"""How long obstore keeps credentials. Credentials that the SDK returns are valid for longer than this."""
 _KEYS = ("access_key_id", "secret_access_key", "session_token")
 _OF_GIVEN = {"session_token": "token"}
 _QUERY = re.compile(r"\?\S*")
-"""The query part of a URL in a message, which may contain a signature."""
+"""Matches the query part of a URL in a message. It may contain a signature."""
 
 
 class ObjectLocation:
     """A location in S3, Google or Azure, with the client that reads and writes its objects.
 
     - `key`: the property that contains the URI.
-    - `access`: the access to S3, if other clients share it.
+    - `access`: the access to S3 that other clients also use; None to make one.
     - `given`: settings of the user, with obstore's names.
 
-    Raises: ConfigurationError if the URI is not valid, the client cannot be opened, or the extra is missing.
+    Raises: ConfigurationError if the URI is not valid, if the client cannot be opened, or if the extra 'object-storage' is missing.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ObjectLocation:
 
     @property
     def client(self) -> Any:
-        """obstore's client. Raises: ValueError or obstore's errors if it cannot be opened."""
+        """obstore's client for the location. Raises: ValueError or obstore's errors if it cannot be opened."""
         if self._client is None:
             assert self._access is not None
             self._client = open_object_store(self.uri, **s3_options(self._access, self._given))
@@ -67,10 +67,10 @@ class ObjectLocation:
 
 
 def s3_access(properties: Properties, region: str | None = None, *, needs_keys: bool = True) -> AwsAccess:
-    """Return the access to S3 for obstore, deltalake and pyiceberg: the region, endpoint and credentials that the AWS SDK would use.
+    """Return the access to S3 for obstore, deltalake and pyiceberg. It has the region, endpoint and keys that the AWS SDK would use.
 
     - `region`: a region that takes precedence over the region of the job.
-    - `needs_keys`: whether to find credentials. A client that has keys already needs none.
+    - `needs_keys`: whether to find credentials. A client that already has keys needs none.
 
     Raises: ConfigurationError if the credentials are wrong or there is no region.
     """
@@ -91,7 +91,7 @@ def s3_options(access: AwsAccess, given: Mapping[str, str] | None = None) -> dic
     own = {_OF_GIVEN.get(name, name): options.pop(name) for name in _KEYS if name in options}
 
     def keys() -> dict[str, Any]:
-        """Return the newest credentials. obstore gets a function, because it would add a token from the environment to plain keys."""
+        """Return the newest credentials. If obstore got plain keys, it would add a token from the environment to them."""
         found = access.found
         theirs = {"access_key_id": found.access_key, "secret_access_key": found.secret_key, "token": found.token}
         return (own or theirs) | {"expires_at": datetime.now(UTC) + VALID}
@@ -103,7 +103,7 @@ def s3_options(access: AwsAccess, given: Mapping[str, str] | None = None) -> dic
 
 
 def open_object_store(uri: str, **options: Any) -> Any:
-    """Return obstore's client. Without `options` it finds credentials in the environment.
+    """Return obstore's client for a URI. Without `options` it finds credentials in the environment.
 
     Raises: ImportError if the extra 'object-storage' is missing; obstore's errors.
     """
@@ -121,7 +121,7 @@ def _from_url(uri: str) -> Any:
 
 @contextmanager
 def as_state_errors(place: str) -> Iterator[None]:
-    """Translate the errors of obstore: StoreUnavailableError if a retry may help, else StateError."""
+    """Raise obstore's errors in the `with` block as errors of a store: StoreUnavailableError if a retry may help, else StateError."""
     from obstore.exceptions import BaseError, GenericError
 
     try:
@@ -132,7 +132,10 @@ def as_state_errors(place: str) -> Iterator[None]:
 
 
 def error_words(error: Exception) -> str:
-    """Return the first line of an error without URL queries. obstore appends its own source in further lines."""
+    """Return the first line of an error, without URL queries.
+
+    Further lines are left out, because obstore adds its own source code there.
+    """
     _let_threads_end_at_exit()
     return _QUERY.sub("", str(error).partition("\n")[0])
 
@@ -143,7 +146,7 @@ EXIT_SECONDS = 0.1
 
 @functools.cache
 def _let_threads_end_at_exit() -> None:
-    """Let an exit of the interpreter wait a moment, in a process in which a call of obstore has failed.
+    """Let the interpreter wait for `EXIT_SECONDS` at its exit. Called when a call of obstore has failed.
 
     obstore's threads still hold Python objects of a failed call for some milliseconds. If the interpreter ends in that time, they abort the
     process (exit code 134), whatever its result was.

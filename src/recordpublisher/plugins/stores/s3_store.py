@@ -1,4 +1,4 @@
-"""The conditional store in S3 (S3), with the AWS SDK."""
+"""The conditional store in S3, with the AWS SDK."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _WRITE_ID = "write-id"
 
 
 class S3Store(ConditionalObjects):
-    """Stores each value as an object of a bucket, below a prefix. `If-None-Match` and `If-Match` are the conditions.
+    """Stores each value as an object of a bucket, below a prefix. The conditions of writes are `If-None-Match` and `If-Match`.
 
-    `key` is the property that contains the URI.
+    - `key`: the property that contains the URI.
 
     Raises: ConfigurationError if the URI is not valid or has credentials, or if the AWS credentials are wrong.
     """
@@ -54,7 +54,7 @@ class S3Store(ConditionalObjects):
         self._service = AwsStoreCalls("s3", uri, properties)
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Return the value and version of an object, or None."""
+        """Return the value and version of an object, or None if there is no object."""
         found = await self._get(name)
         return None if found is None else found[0]
 
@@ -63,7 +63,7 @@ class S3Store(ConditionalObjects):
         return {name: version async for name, version in self._list_objects(prefix)}
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return the names of the objects, up to `before`."""
+        """Return the names with the prefix. If `before` is given, return only those that sort before it."""
         names = []
         async for name, _ in self._list_objects(prefix):
             if before is not None and name >= before:
@@ -97,7 +97,7 @@ class S3Store(ConditionalObjects):
         )
 
     async def _get(self, name: str) -> tuple[VersionedValue, str] | None:
-        """Return an object and the id of the write that stored it, or None."""
+        """Return an object, and the id of the write that stored it. Return None if there is no object."""
         try:
             return await self._call("GetObject", name, _value)
         except NotFoundError:

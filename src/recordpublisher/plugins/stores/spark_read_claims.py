@@ -1,4 +1,7 @@
-"""Claims of Spark tasks: each task stores what it has read, before it emits any of it. The first writer wins."""
+"""Stores the claims of Spark tasks: each task stores what it has read, before it emits any of it.
+
+If several attempts of a task write a claim, the first one wins.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,12 @@ _VALID = "a location that the driver and every executor can read and write"
 
 
 class ReadClaimStore:
-    """Keeps claims by batch and name: `<query>/<batch>-<plan>/<name>`. Every call blocks. Many threads and processes may call at once.
+    """Keeps claims (what tasks have read) by batch and name: `<query>/<batch>-<plan>/<name>`.
 
-    The client of `store` stays open between calls. `key` is the option that names the location.
+    Every call blocks. Many threads and processes may call at once.
+
+    - `store`: holds the claims. Its client stays open between calls.
+    - `key`: the option that names the location.
     """
 
     def __init__(self, store: ConditionalStore, run: RunCoroutine, key: str = "metadataLocation") -> None:
@@ -35,13 +41,13 @@ class ReadClaimStore:
         return self._store.place
 
     def put_if_absent(self, batch: BatchId, name: str, claim: bytes) -> bytes:
-        """Store a claim durably unless there is one. Return the stored claim: this one, or the earlier one."""
+        """Store a claim durably, unless an earlier claim of this name is stored. Return the claim that is stored then."""
         return self._run(_put_if_absent(self._store, batch.prefix + name, claim))
 
     def get(self, batch: BatchId, name: str, token: str) -> bytes | None:
-        """Return the stored claim, or None.
+        """Return the stored claim, or None if there is none.
 
-        Raises: ConfigurationError if the query's marker `token` is missing, because then the driver uses another store.
+        Raises: ConfigurationError if the query's marker `token` is missing, because the driver then uses another store.
         """
         stored = self.load(batch, (name,), token)
         if not stored.has_marker:
@@ -50,7 +56,7 @@ class ReadClaimStore:
         return stored.claims.get(name)
 
     def load(self, batch: BatchId, names: Iterable[str], token: str) -> StoredClaims:
-        """Return the claims of a batch, and whether the query's marker exists (see `write_marker`), from one read."""
+        """Return the claims of a batch with these names, and whether the query's marker `token` exists (see `write_marker`)."""
         marker = _marker_name(batch.query, token)
         found = self._run(self._store.get_all((marker, *(batch.prefix + name for name in names))))
         has_marker = found.pop(marker, None) is not None
@@ -75,7 +81,7 @@ class ReadClaimStore:
         return queries_of(self._run(self._store.list_names("")))
 
     def write_marker(self, query: str, token: str) -> None:
-        """Store the query's marker `token`, by which `get` and `has_marker` recognise the store.
+        """Store the marker `token` of a query. By it, `get` and `has_marker` find out whether they use the same store.
 
         Raises: ConfigurationError if the location cannot store claims.
         """
@@ -97,8 +103,8 @@ class ReadClaimStore:
 class BatchId(msgspec.Struct, frozen=True):
     """Identifies a batch: the query, the batch's number, and the random id of its plan.
 
-    The number alone is not enough: a deleted checkpoint, or a driver that still runs in addition to its successor, may have claims with the
-    same number.
+    The number alone is not enough, because other claims with the same number may exist: of a deleted checkpoint, or of an old driver that
+    is still running.
     """
 
     query: str
@@ -107,15 +113,14 @@ class BatchId(msgspec.Struct, frozen=True):
 
     @property
     def prefix(self) -> str:
-        """The folder of the batch's claims. Numbers have ten digits, so that names sort as numbers do."""
+        """The prefix of the names of the batch's claims. Numbers have ten digits, so that names sort as numbers do."""
         return f"{self.query}/{self.batch:010d}-{self.plan}/"
 
 
 class StoredClaims(msgspec.Struct, frozen=True):
     """Claims by name.
 
-    `has_marker`: whether the store has the marker that the query wrote. If not, this may be an empty store that has replaced the query's
-    store.
+    - `has_marker`: whether the store has the marker that the query wrote. If not, an empty store may have replaced the query's store.
     """
 
     claims: dict[str, bytes]
@@ -123,7 +128,7 @@ class StoredClaims(msgspec.Struct, frozen=True):
 
 
 class RunCoroutine(Protocol):
-    """Runs a coroutine from synchronous code. All calls run on one event loop, because the store's client is bound to it."""
+    """Runs a coroutine from synchronous code. All coroutines run on one event loop, because the store's client is bound to it."""
 
     def __call__(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of the coroutine."""
@@ -132,10 +137,10 @@ class RunCoroutine(Protocol):
 def read_claim_store_of(
     location: str, properties: Properties, run: RunCoroutine, key: str = "metadataLocation"
 ) -> ReadClaimStore:
-    """Return the claim store at a location.
+    """Return the store at a location, for claims (what the tasks of a query have read).
 
-    - `run`: runs the coroutines of a store in a remote service. A folder does not need it, because its calls block.
-    - `key`: the option that has the location.
+    - `run`: runs the coroutines of a store in a remote service. It is not used for a folder, whose calls block.
+    - `key`: the option that contains the location.
 
     Raises: ConfigurationError if the location is not valid or cannot store claims.
     """
@@ -146,7 +151,10 @@ def read_claim_store_of(
 
 
 def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits, such as the calls of a store that blocks. Raises: ImpossibleStateError if it waits."""
+    """Return the result of a coroutine that never waits, such as a call of a store that blocks.
+
+    Raises: ImpossibleStateError if it waits.
+    """
     try:
         work.send(None)
     except StopIteration as end:
@@ -156,7 +164,7 @@ def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
 
 
 def queries_of(names: Iterable[str]) -> set[str]:
-    """Return the queries of stored claims, from the names of all stored values."""
+    """Return the ids of the queries that have claims. `names`: the names of all stored values."""
     return {name.partition("/")[0] for name in names if name.count("/") > 1}
 
 

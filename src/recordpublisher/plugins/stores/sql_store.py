@@ -1,4 +1,4 @@
-"""A conditional store of rows in one table of PostgreSQL or SQLite that many jobs may share."""
+"""A conditional store in PostgreSQL or SQLite. The values are rows of one table, which many jobs may share."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -18,20 +18,20 @@ T = TypeVar("T")
 TABLE = "recordpublisher_state"
 _ATTEMPTS = 10
 _MOST_CHARACTERS = 200
-"""Longest name of a job and of a value."""
+"""Greatest length of the name of a job or a value (characters)."""
 
 
 class SqlStore(ConditionalStore):
-    """Stores each value as a row of one table.
+    """Stores each value as a row of one table. The first write creates the table.
 
-    The first write creates the table. A write is one statement in its own transaction, and stores a random version. By this version a retry
-    recognises that its first attempt was committed, although the response was lost.
+    A write is one statement in its own transaction, and stores a random version. If the response to a commit is lost, a retry sees by the
+    version that the first attempt was committed.
 
     - `key`: the property that contains the URI.
-    - `database`: a database that a sink shares with this store.
+    - `database`: a database that a sink shares with this store; None to open one.
     - `table`: name of the table with the values.
 
-    Raises: ConfigurationError if the URI is not valid, or if the job has no name, which each row must contain, or one that is too long.
+    Raises: ConfigurationError if the URI is not valid, or if the job has no name or a name that is too long. Each row contains the name.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class SqlStore(ConditionalStore):
         self._is_ready = False
 
     async def get(self, name: str) -> VersionedValue | None:
-        """Return the value and version of a row, or None."""
+        """Return the value and version of a row, or None if there is no row."""
         return await self._read(lambda connection: self._get(connection, name), None)
 
     async def put_if_absent(self, name: str, value: bytes) -> str:
-        """Insert a row with a new version, and return the version."""
+        """Insert a row with a new version, if there is none. Return the version."""
         version = new_version()
         row = {"job": self._job, "name": name, "version": version, "value": value}
         statement = text(
@@ -88,15 +88,15 @@ class SqlStore(ConditionalStore):
         return await self._transaction(put)
 
     async def compare_and_set(self, name: str, value: bytes, expected: str) -> str:
-        """Update the row if it has the expected version, and return the new version."""
+        """Update the row if it has the version `expected`. Return the new version."""
         version = new_version()
         await self._transaction(lambda connection: self.replace_in(connection, name, value, expected, version))
         return version
 
     def replace_in(self, connection: Connection, name: str, value: bytes, expected: str, version: str) -> bool:
-        """Do `compare_and_set` in the caller's transaction. Return False if an earlier attempt has written `version`.
+        """Do `compare_and_set` in the caller's transaction, with `version` as the new version. Call `prepare` before.
 
-        Call `prepare` before.
+        Return False if an earlier attempt has already written this version.
 
         Raises: ConflictError if the stored value has another version.
         """
@@ -113,13 +113,13 @@ class SqlStore(ConditionalStore):
         await self._transaction(lambda connection: None)
 
     def values_of_others(self, connection: Connection) -> list[tuple[str, bytes]]:
-        """Return each other job's name with one of its values. Runs in the caller's transaction; call `prepare` before."""
+        """Return the values of all other jobs, each with the name of its job. Runs in the caller's transaction. Call `prepare` before."""
         table = self._table.c
         found = connection.execute(select(table.job, table.value).where(table.job != self._job))
         return [(row.job, bytes(row.value)) for row in found]
 
     async def list(self, prefix: str, *, consistent: bool = True) -> dict[str, VersionedValue]:
-        """Return the rows whose names have the prefix."""
+        """Return the values whose names have the prefix."""
         table = self._table.c
         wanted = select(table.name, table.value, table.version).where(self._begins_with(prefix))
 
@@ -130,7 +130,7 @@ class SqlStore(ConditionalStore):
         return await self._read(values, {})
 
     async def list_versions(self, prefix: str) -> dict[str, str]:
-        """Return the version of each name with the prefix, from a SELECT without the values."""
+        """Return the version of each name with the prefix. The values are not read."""
         wanted = select(self._table.c.name, self._table.c.version).where(self._begins_with(prefix))
 
         def versions(connection: Connection) -> dict[str, str]:
@@ -139,7 +139,7 @@ class SqlStore(ConditionalStore):
         return await self._read(versions, {})
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return the names with the prefix. They are sorted here, because databases sort text by the rules of a language."""
+        """Return the names with the prefix, sorted. They are sorted in Python, because databases sort text by the rules of a language."""
         wanted = select(self._table.c.name).where(self._begins_with(prefix))
         names: list[str] = await self._read(lambda connection: [*connection.scalars(wanted)], [])
         return sorted(name for name in names if before is None or name < before)
@@ -150,11 +150,11 @@ class SqlStore(ConditionalStore):
         await self._transaction(lambda connection: connection.execute(self._table.delete().where(wanted)))
 
     async def end_sessions(self, role: str) -> None:
-        """End the job's database sessions of this role, which releases their locks, and give this role to the store's own session.
+        """End the job's database sessions with this role, which releases their locks. The store's own session gets the role.
 
         Only PostgreSQL has such sessions.
 
-        - `role`: a text that tells what a session does for the job. It is a part of the session's name.
+        - `role`: what a session does for the job. It is a part of the session's name.
         """
         name = f"{session_prefix(self._table.name, self._job)} {role}"
         self._database.name_session(name)
@@ -165,7 +165,10 @@ class SqlStore(ConditionalStore):
         await self._database.close()
 
     async def _read(self, work: Callable[[Connection], T], nothing: T) -> T:
-        """Run `work`, or return `nothing` if there is no table. A read creates no table, so that a mistyped URI leaves no database."""
+        """Return the result of `work`, or `nothing` if there is no table.
+
+        A read creates no table, so that a mistyped URI leaves no database.
+        """
         if self._is_ready:
             return await self._transaction(work)
         if not self._database.exists():

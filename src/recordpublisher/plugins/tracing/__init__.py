@@ -1,1 +1,4 @@
-"""Traces of OpenTelemetry: the trace context in payloads (`trace_context.py`), and spans around calls with records (`spans.py`)."""
+"""Traces of OpenTelemetry.
+
+`trace_context.py` reads and writes trace contexts in payloads. `spans.py` makes spans around calls with records.
+"""

@@ -1,4 +1,4 @@
-"""Puts a span around each call of a handler and each write, by the messaging conventions of OpenTelemetry 1.44.0."""
+"""Makes a span around each call of a handler and each write, by the messaging conventions of OpenTelemetry 1.44.0."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from recordpublisher.publishers.records import Record, RecordBatch
 
 
 class ProcessSpans:
-    """Makes a span for each call. For one record, the span is a child of the trace context in the record's payload. For several records,
-    the span has a link to each of their trace contexts.
+    """Makes a span for each call with records.
+
+    If the call has one record, the span is a child of the trace context in the record's payload. If it has several, the span has a link to
+    each of their trace contexts.
     """
 
     def __init__(
@@ -33,7 +35,7 @@ class ProcessSpans:
         self._has_record_spans = properties.value(TRACING_SPANS) == "RECORD"
 
     def around(self, call: RecordsCall) -> RecordsCall:
-        """Return a function that makes the call inside a span. It takes a record, a list of records or a batch."""
+        """Return a function that makes `call` inside a span. Its argument is a record, a list of records or a batch."""
 
         async def in_span(given: Record | Sequence[Record] | RecordBatch) -> Any:
             return await self._call(call, given)
@@ -94,7 +96,7 @@ def _name(records: Sequence[Record]) -> str:
 
 
 def _common(values: Iterable[str]) -> str | None:
-    """Return the common value if all of `values` are equal, else None."""
+    """Return the value that all of `values` have, or None if they differ."""
     different = set(values)
     return different.pop() if len(different) == 1 else None
 

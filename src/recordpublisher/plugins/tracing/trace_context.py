@@ -1,6 +1,6 @@
-"""Reads the trace context from payloads, and adds it to payloads, if this process makes traces.
+"""Reads trace contexts from payloads, and adds them to payloads, if this process makes traces.
 
-A process makes traces if a tracer provider was set before the job or sink is made. Otherwise this module imports nothing of OpenTelemetry.
+A process makes traces if a tracer provider was set before the job or sink is made. Otherwise OpenTelemetry is not imported here.
 """
 
 from __future__ import annotations
@@ -29,13 +29,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("recordpublisher.tracing")
 TRACEPARENT = "traceparent"
 Carrier = Mapping[str, str]
-"""The headers of a trace context, as OpenTelemetry's propagators read and write them."""
+"""The headers of a trace context by name, as OpenTelemetry's propagators read and write them."""
 SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
-"""Version of the conventions that names and attributes follow. Their status is *development*, like all messaging conventions."""
+"""Version of the conventions for the names and attributes of spans. Like all messaging conventions, they have the status *development*."""
 
 
 def payload_with_context(properties: Properties) -> Callable[[bytes], bytes] | None:
-    """Return a function that adds the current trace context to a payload, or None if no field or no tracer provider is set."""
+    """Return a function that adds the current trace context to a payload.
+
+    Return None if no field for the trace context is set, or if this process makes no traces.
+    """
     field = properties.value(TRACING_FIELD)
     if field is None or tracer_of_process() is None:
         return None
@@ -52,9 +55,9 @@ def payload_with_context(properties: Properties) -> Callable[[bytes], bytes] | N
 
 
 def carrier_reader(properties: Properties) -> Callable[[Record], Carrier | None]:
-    """Return a function that finds the trace context of a record: the user's function, or one that reads a field of the payload.
+    """Return a function that finds the trace context of a record. It is the user's function, or reads a field of the payload.
 
-    Raises: ConfigurationError if the function cannot be imported, or if the field's name is invalid.
+    Raises: ConfigurationError if the user's function cannot be imported, or if the field's name is invalid.
     """
     if properties.value(TRACING_FUNCTION) is not None:
         function = imported_function(properties, TRACING_FUNCTION, "module:function, of a function of a Record")
@@ -64,7 +67,9 @@ def carrier_reader(properties: Properties) -> Callable[[Record], Carrier | None]
 
 
 class ContextField:
-    """A field of JSON objects with the text of W3C's `traceparent`, or with an object of all headers (`tracestate`, `baggage`).
+    """A field of JSON objects that contains the trace context of a record.
+
+    Its value is the text of W3C's `traceparent`, or an object of all headers (`tracestate`, `baggage`).
 
     Raises: ConfigurationError if JSON would have to escape the field's name.
     """
@@ -74,7 +79,7 @@ class ContextField:
         self._decode = json_field_decoder(TRACING_FIELD.key, name, Any, msgspec.UNSET)
 
     def read(self, record: Record) -> Carrier | None:
-        """Return the headers in the field, or None if the field is missing or the payload is not a JSON object."""
+        """Return the headers in the field of a record. Return None if the field is missing, or if the payload is not a JSON object."""
         try:
             context = self._decode(record.data).value
         except UNDECODABLE:
@@ -85,7 +90,7 @@ class ContextField:
         return {name: value for name, value in texts if isinstance(value, str)} or None
 
     def add(self, data: bytes, traceparent: str) -> bytes:
-        """Return the payload with the field added. A payload that has the field, or is not a JSON object, is returned unchanged."""
+        """Return the payload with the field added. If it already has the field, or is not a JSON object, return it unchanged."""
         try:
             is_there = self._decode(data).value is not msgspec.UNSET  # A field with null counts as present.
         except UNDECODABLE:
@@ -98,7 +103,7 @@ class ContextField:
 
 
 def traced_calls(properties: Properties, clock: Clock) -> Traced:
-    """Return a function that puts spans around a call with records, or `untraced` if no tracer provider was set.
+    """Return a function that makes spans around a call with records. It is `untraced` if this process makes no traces.
 
     Raises: ConfigurationError if a tracing property is invalid.
     """
@@ -123,7 +128,7 @@ def tracer_of_process() -> Tracer | None:
 
 
 class _Guarded:
-    """A function of the user whose errors and invalid results do not end the job."""
+    """Calls a function of the user that finds trace contexts. Its errors and invalid results are logged, and do not end the job."""
 
     def __init__(self, function: Callable[[Record], Carrier | None]) -> None:
         self._function = function
@@ -139,9 +144,9 @@ class _Guarded:
 
 
 def _checked(carrier: object) -> Carrier | None:
-    """Return the result of a user's function if it is a mapping of texts, which OpenTelemetry does not check.
+    """Return the carrier that a user's function returned, after a check that OpenTelemetry does not make.
 
-    Raises: TypeError if it is something else.
+    Raises: TypeError if it is not a mapping of str to str, or None.
     """
     if carrier is None:
         return None

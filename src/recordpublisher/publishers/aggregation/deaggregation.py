@@ -47,7 +47,7 @@ T = TypeVar("T")
 MAX_BATCH_BYTES = 4 * 2**20
 """The memory at which a batch is full (bytes). Further sub-records go into the next batch."""
 STEP_BYTES = 2**20
-"""How many bytes of messages are verified and parsed in one step. That takes about as long as expanding `STEP` sub-records."""
+"""How many bytes of aggregates are verified and parsed in one step. That takes about as long as expanding `STEP` sub-records."""
 _WHY_DROPPED = (
     "their hash keys belong to other shards. The KPL puts such sub-records again after a reshard; another "
     "producer that aggregates must do so too, or put only keys of one shard into one record"
@@ -57,11 +57,11 @@ _WHY_DROPPED = (
 class Deaggregator:
     """Expands the aggregates of one shard, in order. Drops or keeps foreign sub-records: those whose hash key belongs to another shard.
 
-    If an explicit hash key is not a number below 2^128, it is ignored, and the sub-record's hash key is made from its partition key.
+    If an explicit hash key is not a number below 2^128, it is ignored. The hash key is then made from the partition key.
 
-    `foreign_sub_records`: returns what to do with foreign sub-records; without it they are dropped. It receives the latest arrival of the
-    response's records (epoch ms), and whether the aggregate is itself in a wrong shard. After it has returned KEEP, sub-records are no
-    longer checked.
+    - `foreign_sub_records`: returns what to do with foreign sub-records. It receives the latest arrival of the response's records (epoch
+      ms), and whether the aggregate is itself in a wrong shard. After it has returned KEEP, sub-records are no longer checked. If it is
+      None, foreign sub-records are dropped.
     """
 
     def __init__(
@@ -83,16 +83,16 @@ class Deaggregator:
     def batches(
         self, response: ReadResponse, read_position: SequenceNumber | None, start: StartingPosition
     ) -> ResponseBatches:
-        """Return the batches of a response that was read from `start`, and count the response in the metrics.
+        """Return the batches of a response that was read from `start`. The metrics count the response.
 
-        `read_position` is the position after the response.
+        - `read_position`: the position after the response.
         """
         batches = ResponseBatches(self, response, read_position, start.skip_through)
         self.metrics.count_response(batches.raw_count, batches.raw_bytes, response.millis_behind_latest)
         return batches
 
     def find_owned(self, parts: SubRecords) -> list[bool] | None:
-        """Return for each sub-record whether the shard accepts its hash key, or None if the shard accepts all of them."""
+        """Return for each sub-record whether its hash key belongs to the shard. Return None if all of them do."""
         if self._takes_all:
             return None
         # A few keys are shared by many sub-records, so each key of a table is hashed only once.
@@ -113,7 +113,10 @@ class Deaggregator:
         return None if all(owned) else owned
 
     def choose_kept(self, owned: list[bool], decision: ForeignSubRecords, record: UserRecord) -> list[bool] | None:
-        """Return for each sub-record whether it is kept, or None to keep all. Sub-records that are dropped are counted and logged."""
+        """Return for each sub-record whether it is kept, or None to keep all. Dropped sub-records are counted and logged.
+
+        - `owned`: whether the hash key of each sub-record belongs to the shard.
+        """
         if decision is ForeignSubRecords.DROP:
             # Dropping loses nothing, because the KPL sends these sub-records again, to their own shard.
             self.metrics.add("foreign_sub_records", owned.count(False))
@@ -130,9 +133,9 @@ class Deaggregator:
         return None
 
     def is_due_to_yield(self, sub_records: int, size: int) -> bool:
-        """Count work, and return whether the caller must now await `asyncio.sleep(0)`, so that the event loop runs other tasks.
+        """Count work that was done. Return whether the caller must now await `asyncio.sleep(0)`, so that the event loop runs other tasks.
 
-        The work is `sub_records` sub-records, which were expanded from `size` bytes of messages.
+        The work is `sub_records` sub-records, which were expanded from `size` bytes of aggregates.
         """
         self._steps += sub_records / STEP + size / STEP_BYTES
         if self._steps < 1:
@@ -155,7 +158,10 @@ async def _drop_foreign(_arrival_ms: float, _is_misplaced: bool) -> ForeignSubRe
 def _results_for_table(
     work: Callable[[Sequence[str]], list[T]], table: Sequence[str], indexes: Sequence[int | None]
 ) -> list[T] | dict[int, T]:
-    """Return the result of `work` for each key of a table that `indexes` refer to, by the key's index in the table."""
+    """Return the result of `work` for each key in `table`, by the key's index.
+
+    If the table is long, only keys in `indexes` have a result.
+    """
     if len(table) <= STEP:
         return work(table)
     # All keys of a long table would block the event loop too long, so `work` gets only the keys that `indexes` use.
@@ -172,12 +178,12 @@ class ResponseBatches:
     The steps for a response with aggregates:
 
     1. `__init__` finds out whether there is an aggregate. If there is none, the records are the batch.
-    2. `_take_records` takes records that are not aggregates and short aggregates, up to a full batch or a long aggregate.
+    2. `_take_records` takes records that are not aggregates and short aggregates, until the batch is full or a long aggregate follows.
     3. `_open` checks a long aggregate, and `_take_step` takes `STEP` of its sub-records at a time.
     4. The deaggregator finds foreign sub-records. They are dropped or kept, as decided for this response.
     5. `_batch_so_far` or `_last_batch` makes the batch.
 
-    `done`: position of the last sub-record that was read before, if the read starts inside an aggregate.
+    - `done`: position of the last sub-record that was already read, if the read starts inside an aggregate; else None.
     """
 
     def __init__(
@@ -207,7 +213,7 @@ class ResponseBatches:
         self.raw_count = len(raw)
         self.raw_bytes = raw.payload_bytes
         self.held_bytes = 0
-        """Memory of the batches so far, in bytes."""
+        """Memory of the batches that were made so far (bytes)."""
 
     def __aiter__(self) -> ResponseBatches:
         return self
@@ -225,9 +231,9 @@ class ResponseBatches:
         return batch
 
     async def _expand(self) -> RecordBatch:
-        """Return the next batch. The batch ends when it is full, or at the end of the response.
+        """Return the next batch. It ends when it is full, or at the end of the response.
 
-        A batch that is full ends after a record, a short aggregate, or any step of a long aggregate.
+        A full batch ends after a record, after a short aggregate, or after any step of a long aggregate.
         """
         expanded = ExpandedRecords()
         while self._opened is not None or self._reversed:
@@ -240,7 +246,7 @@ class ResponseBatches:
         return self._last_batch(expanded.records(), expanded.raw_count, expanded.raw_bytes)
 
     async def _take_records(self, expanded: ExpandedRecords) -> None:
-        """Take records that are not aggregates and short aggregates, until the batch is full or a long aggregate was opened."""
+        """Take records that are not aggregates and short aggregates, until the batch is full or a long aggregate is open."""
         # This loop makes as few calls as possible, because most responses consist of short aggregates.
         raw, done, deaggregator = self._reversed, self._done, self._deaggregator
         while raw and self._opened is None:
@@ -270,7 +276,7 @@ class ResponseBatches:
                 return
 
     async def _open(self, aggregate: LongAggregate, record: UserRecord) -> OpenAggregate | None:
-        """Open a long aggregate, and skip its sub-records that were read before. Return None if the record is not a valid aggregate."""
+        """Open a long aggregate, and skip the sub-records that were already read. Return None if the record is not a valid aggregate."""
         if not await aggregate.is_valid():
             return None
         is_misplaced = self._deaggregator.find_owned(aggregate.read(0, 1)) is not None
@@ -291,10 +297,10 @@ class ResponseBatches:
             self._opened = None
 
     async def _decide(self, is_misplaced: bool) -> ForeignSubRecords:
-        """Return what happens to the foreign sub-records of one record of this response.
+        """Return what to do with the foreign sub-records of one record of this response.
 
-        `is_misplaced`: whether the record's first sub-record is foreign. Producers put a record by the hash key of its first sub-record, so
-        the record is then itself in a wrong shard.
+        - `is_misplaced`: whether the record is itself in a wrong shard. This is so if its first sub-record is foreign, because producers
+          put an aggregate by the hash key of its first sub-record.
         """
         # The decision may need a call to the service, so it is made only once for each response.
         if is_misplaced not in self._decisions:
@@ -330,7 +336,7 @@ class ResponseBatches:
 
 
 class OpenAggregate:
-    """A long aggregate that is being expanded. `done`: number of its sub-records that were read."""
+    """A long aggregate that is being expanded. `done`: how many of its sub-records were read."""
 
     def __init__(self, record: UserRecord, aggregate: LongAggregate, is_misplaced: bool, done: int) -> None:
         self.record = record
@@ -361,19 +367,20 @@ class OpenAggregate:
 
 
 class ExpandedRecords:
-    """The records of the next batch so far, as columns. A Kinesis record that spans two batches counts in the first one."""
+    """The records of the next batch so far, as columns. A Kinesis record that spans two batches counts in the first of them."""
 
     def __init__(self) -> None:
         self._columns: list[list[Any]] = [[] for _ in COLUMNS]
         self._plain: list[UserRecord] = []  # The plain records since the last aggregate.
         self.held_bytes = 0
-        """Memory of the records in bytes: data before de-aggregation plus a measured overhead for each record."""
+        """Memory of the records (bytes): data before de-aggregation, and a measured overhead for each record."""
         self.raw_count = 0
 
     def add(self, columns: Iterable[Iterable[Any]], raw_bytes: int, raw_count: int = 0) -> None:
         """Add sub-records, given as the columns `COLUMNS`.
 
-        `raw_count`: number of Kinesis records that begin with these sub-records.
+        - `raw_bytes`: bytes of data before de-aggregation.
+        - `raw_count`: number of Kinesis records that begin with these sub-records.
         """
         if self._plain:
             # The plain records came first, so they are moved into the columns first. `held_bytes` includes them already.
@@ -388,7 +395,7 @@ class ExpandedRecords:
         self.held_bytes += raw_bytes + RECORD_OVERHEAD_BYTES * (len(self._columns[0]) - count)
 
     def add_plain(self, record: UserRecord, done: SequenceNumber | None) -> None:
-        """Add a record that is not an aggregate, unless it was read before."""
+        """Add a record that is not an aggregate, unless it is the record at `done`, which was already read."""
         self.raw_count += 1
         self.held_bytes += len(record.data)
         if done is None or record.sequence_number != done.sequence:
@@ -396,7 +403,7 @@ class ExpandedRecords:
             self._plain.append(record)
 
     def count_long_aggregate(self) -> None:
-        """Count a long aggregate, whose sub-records are added step by step."""
+        """Count a long aggregate. Its sub-records are added step by step."""
         self.raw_count += 1
 
     def records(self) -> RecordColumns:
@@ -418,7 +425,7 @@ class ExpandedRecords:
 
 
 def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) -> Sequence[UserRecord]:
-    """Return the records without the one at `done`, which was read before. If `done` is None, return all records."""
+    """Return the records without the record at `done`, which was already read. If `done` is None, return all records."""
     if done is None:
         return records
     return [record for record in records if record.sequence_number != done.sequence]
@@ -427,14 +434,14 @@ def records_after(records: Sequence[UserRecord], done: SequenceNumber | None) ->
 # --- does the key of a record decide its shard? ---------------------------------------------------------------------------------------
 
 MIN_INTERVAL_SECONDS, PROVISIONED_INTERVAL_SECONDS = 10.0, 1.0
-"""The shortest time between two requests for one stream, in on-demand and in provisioned mode (seconds).
+"""The shortest time between two requests for one stream (seconds): for a stream in on-demand mode, and in provisioned mode.
 
 An account may make 20 calls of DescribeStreamSummary a second.
 """
 FAILED_INTERVAL_SECONDS = 600.0
-"""The shortest time from a failed request to the next one (seconds). If a permission was missing, it may be granted in the meantime."""
+"""The shortest time from a failed request to the next request (seconds). In this time, a missing permission may be granted."""
 ARRIVAL_TOLERANCE_MS = 60_000
-"""How inaccurate an arrival time may be (ms), which is an assumption, because the service guarantees nothing."""
+"""How inaccurate an arrival time may be (ms). This is an assumption, because the service guarantees nothing."""
 
 
 class ForeignSubRecords(Enum):
@@ -457,10 +464,10 @@ class RecordDistributionCheck:
     """Finds out whether a stream puts records into shards by their keys, or distributes them freely (AUTO).
 
     - Once AUTO was seen, it counts for the rest of the run, because records of that time may still be read.
-    - The answer "by key" holds only for records that were put before it was asked for, because the stream may be switched later. For
-      later records the request is sent again, and their shard waits for the response.
-    - In on-demand mode at most one request is sent every 10 s. A provisioned stream is rarely switched, so there the next request may
-      follow after 1 s, and shards wait less.
+    - The answer "by key" is valid only for records that were put before the request, because the stream may be switched later. Before later
+      records are handled, the request is sent again.
+    - In on-demand mode at most one request is sent every 10 s. A provisioned stream is rarely switched, so one request every second is sent
+      at most, and shards wait less.
     """
 
     def __init__(self, port: RecordDistributionPort, stream: str, retries: RetryPolicy, clock: Clock) -> None:
@@ -477,8 +484,8 @@ class RecordDistributionCheck:
     async def foreign_sub_records(self, arrival_ms: float, is_misplaced: bool = False) -> ForeignSubRecords:
         """Return what to do with foreign sub-records of an aggregate that was just read and arrived at `arrival_ms`.
 
-        If keys decide, even an aggregate with foreign sub-records is in the shard of its own hash key. So a misplaced aggregate in an
-        on-demand stream was put while the stream was set to AUTO, and its producer will not put the sub-records again.
+        - `is_misplaced`: whether the aggregate is itself in a wrong shard. If keys decide the shard, this cannot happen. So in an on-demand
+          stream, the aggregate was put while the stream was set to AUTO, and its producer will not put the sub-records again.
 
         Raises: StreamNotFoundError if the stream does not exist.
         """
@@ -490,7 +497,7 @@ class RecordDistributionCheck:
         return ForeignSubRecords.KEEP_MISPLACED if is_misplaced and self._is_switchable else ForeignSubRecords.DROP
 
     async def _request_if_needed(self, arrival_ms: float) -> None:
-        """Ask the service, unless its last answer holds for a record that was just read and arrived at `arrival_ms`."""
+        """Ask the service, unless its last answer is valid for a record that was just read and arrived at `arrival_ms`."""
         read_at = self._clock.monotonic()
         if self._is_known_by_key(read_at, arrival_ms):
             return
@@ -544,7 +551,7 @@ class RecordDistributionChecks:
         self._checks: dict[str, RecordDistributionCheck] = {}
 
     def check_of(self, port: RecordDistributionPort, stream: str) -> RecordDistributionCheck:
-        """Return the check for a stream (name or ARN), which all shards of the stream share."""
+        """Return the check for a stream (name or ARN). All shards of the stream share it."""
         if stream not in self._checks:
             self._checks[stream] = RecordDistributionCheck(port, stream, self._retries, self._clock)
         return self._checks[stream]

@@ -1,5 +1,6 @@
-"""Reads and writes the KPL's aggregation format: magic bytes, a protobuf message AggregatedRecord, and its MD5 digest
-(aggregation-format.md of the KPL).
+"""Reads and writes the KPL's aggregation format, as aggregation-format.md of the KPL describes it.
+
+An aggregate is made of magic bytes, a protobuf message AggregatedRecord, and the message's MD5 digest.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 STEP = 4096
-"""How many sub-records or keys are handled in one step, which takes about 2 ms. Between two steps the event loop runs other tasks."""
+"""How many sub-records or keys are handled in one step. A step takes about 2 ms. Between two steps the event loop runs other tasks."""
 _DIGEST_BYTES = 16
 Columns = tuple[list[bytes], list[int], Sequence[int | None] | None]
 """Three columns of sub-records: their data, key indexes and explicit hash key indexes."""
 
 
 def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
-    """Return the aggregate in a record's data, or None if the record is not one, as in the KCL.
+    """Return the aggregate in a record's data, or None if the data is not an aggregate. The rules are those of the KCL.
 
-    A record is not an aggregate if its magic bytes, digest or message are wrong. A short aggregate is returned as all its sub-records. A
-    long one is only parsed: `LongAggregate.is_valid` checks its keys.
+    Data is not an aggregate if its magic bytes, digest or message are wrong. A short aggregate is returned as all its sub-records. A long
+    aggregate is only parsed. `LongAggregate.is_valid` checks its keys later.
     """
     # 1. Magic bytes and digest distinguish an aggregate from other data.
     if not data.startswith(KPL_MAGIC) or len(data) < len(KPL_MAGIC) + _DIGEST_BYTES:
@@ -53,7 +54,10 @@ def parse_aggregate(data: bytes) -> SubRecords | LongAggregate | None:
 
 
 def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
-    """Return an aggregate as bytes. Each of `parts` is a sub-record: partition key, explicit hash key, data. Each key is stored once."""
+    """Return an aggregate as bytes. Each key is stored once.
+
+    - `parts`: the sub-records, each with partition key, explicit hash key and data.
+    """
     keys: dict[str, int] = {}
     hash_keys: dict[str, int] = {}
     whole = _protobuf().whole()
@@ -72,7 +76,10 @@ def encode_aggregate(parts: Sequence[tuple[str, str | None, bytes]]) -> bytes:
 
 
 def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
-    """Return the 128-bit hash key that decides the shard of a record: the explicit one, or else the MD5 of the partition key."""
+    """Return the 128-bit hash key that decides the shard of a record.
+
+    It is the explicit hash key if that is valid, else the MD5 of the partition key.
+    """
     explicit = hash_key_from(explicit_hash_key or "")
     if explicit is not None:
         return explicit
@@ -80,7 +87,7 @@ def hash_key_of(partition_key: str, explicit_hash_key: str | None) -> int:
 
 
 class SubRecords:
-    """Consecutive sub-records of an aggregate as columns, and the two tables of keys to which the indexes refer.
+    """Consecutive sub-records of an aggregate as columns, and the two tables of keys to which their indexes refer.
 
     `hash_key_indexes` is None if no sub-record of the aggregate has an explicit hash key.
     """
@@ -93,9 +100,9 @@ class SubRecords:
         self.explicit_hash_keys = explicit_hash_keys
 
     def columns(self, record: UserRecord, first: int, owned: Sequence[bool] | None = None) -> Iterable[Sequence[Any]]:
-        """Return the columns `COLUMNS` of the sub-records that are `owned` (all if None).
+        """Return the columns `COLUMNS` of the sub-records that are `owned`, or of all sub-records if it is None.
 
-        `first`: the sub-sequence number of the first sub-record. Sub-records that are not owned are numbered too.
+        - `first`: the sub-sequence number of the first sub-record. Sub-records that are not owned are numbered too.
         """
         count = len(self.data)
         keys, hash_keys, indexes = self.partition_keys, self.explicit_hash_keys, self.hash_key_indexes
@@ -120,7 +127,7 @@ class SubRecords:
 
 
 class LongAggregate:
-    """An aggregate that would block the event loop if it were decoded at once. Its sub-records, maybe millions, are read in slices."""
+    """An aggregate that is so long that decoding it at once would block the event loop. Its sub-records are read in slices."""
 
     def __init__(
         self,
@@ -141,7 +148,10 @@ class LongAggregate:
         return SubRecords(self._read(first, stop), self._keys, self._hash_keys)
 
     async def is_valid(self) -> bool:
-        """Decode the keys and check every index, step by step. Return False if a key is not UTF-8, or if an index is outside its table."""
+        """Decode the keys and check every index, step by step.
+
+        Return False if a key is not UTF-8, or if an index has no key in its table.
+        """
         try:
             self._keys = await in_steps(_texts, self._key_table)
             self._hash_keys = await in_steps(_texts, self._hash_key_table)
@@ -155,9 +165,7 @@ class LongAggregate:
 
 
 async def in_steps(work: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -> list[R]:
-    """Return the results of `work` for the items. `work` receives `STEP` items at a time, and in between the event loop runs other
-    tasks.
-    """
+    """Return the results of `work` for the items. `work` receives `STEP` items at a time. In between, the event loop runs other tasks."""
     results: list[R] = []
     for first in range(0, len(items), STEP):
         results += work(items[first : first + STEP])
@@ -169,14 +177,13 @@ async def in_steps(work: Callable[[Sequence[T]], list[R]], items: Sequence[T]) -
 # --- the protobuf message -----------------------------------------------------------------------------------------------------------
 
 _Parsed = tuple[int, Callable[[int, int], Columns], Any]
-"""A parsed message: the number of sub-records, a function that returns the columns of some of them, and the message with the tables of
-keys.
-"""
+"""A parsed message: how many sub-records it has, a function that returns columns of some of them, and the message itself."""
 
 
 def _columns(message: bytes) -> _Parsed | None:
-    """Parse all columns at once. Return None if their lengths differ, because then it is unknown which values belong to which
-    sub-record.
+    """Parse the message as columns, all sub-records at once.
+
+    Return None if the columns differ in length, because it is then not known which value belongs to which sub-record.
 
     Raises: DecodeError if the message is malformed, or no sub-record has data.
     """
@@ -197,7 +204,9 @@ def _columns(message: bytes) -> _Parsed | None:
 
 
 def _columns_one_by_one(message: bytes) -> _Parsed | None:
-    """Parse the sub-records one by one, because only some have an explicit hash key. Return None if one has no data or no partition key.
+    """Parse the message sub-record by sub-record. This is for messages in which only some sub-records have an explicit hash key.
+
+    Return None if a sub-record has no data or no partition key.
 
     Raises: DecodeError if the message is malformed.
     """
@@ -230,7 +239,7 @@ class _Protobuf(NamedTuple):
 
     - `whole`: AggregatedRecord as the KPL defines it, with a message for each sub-record.
     - `columns`: a message that parses the same bytes into three columns, without an object for each sub-record. Its sub-record is a single
-      message with repeated fields. Protobuf merges all sub-records into this message, and appends their fields ("Last One Wins").
+      message with repeated fields. If protobuf finds several sub-records, it merges them, and appends their fields ("Last One Wins").
     - `decode_error`: the error for a malformed message.
     """
 
@@ -241,7 +250,7 @@ class _Protobuf(NamedTuple):
 
 @functools.cache
 def _protobuf() -> _Protobuf:
-    """Return the classes of protobuf messages, which are made at the first call."""
+    """Return the classes of protobuf messages. The first call makes them."""
     # Imported with the first aggregate, because most processes that read never see one.
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     from google.protobuf.message import DecodeError
@@ -252,7 +261,7 @@ def _protobuf() -> _Protobuf:
         """Return a class for AggregatedRecord.
 
         - `of_record`: the protobuf label (repeated or not) of the fields of a sub-record.
-        - `records`: the label of the field that holds the sub-records.
+        - `records`: the protobuf label of the field with the sub-records.
         """
         file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package)
         record = file.message_type.add(name="Record")

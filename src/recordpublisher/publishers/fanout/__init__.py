@@ -2,7 +2,7 @@
 
 Start at `publisher.py`. `registration.py` registers the consumers, and `config.py` has the settings.
 
-Public: wrap `FanOutRecordPublisherFactory` to change what enhanced fan-out reads, or from where.
+`FanOutRecordPublisherFactory` is public. Wrap it to change what enhanced fan-out reads, or from where.
 """
 
 from .config import FanOutConfig

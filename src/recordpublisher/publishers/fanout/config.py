@@ -1,4 +1,4 @@
-"""The properties that enhanced fan-out reads, parsed and checked against each other once (C2)."""
+"""The properties that enhanced fan-out reads. They are parsed once, and checked against each other (C2)."""
 
 from __future__ import annotations
 
@@ -68,16 +68,19 @@ class Retries:
 
 
 INACTIVITY_SECONDS = 20.0
-"""A subscription that brings no event for this time is replaced by a new one (seconds). The service sends an event about every 5 s."""
+"""How long a subscription may bring no event before it is replaced by a new one (seconds). The service sends an event about every 5 s."""
 UNREAD_SECONDS = 60.0
-"""A subscription that is not read for this time, because of back-pressure, is closed until there is room for more records (seconds)."""
+"""How long a subscription may stay unread because of back-pressure before it is closed (seconds).
+
+Another one is opened when there is room.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FanOutConfig:
-    """The settings of a job that reads by enhanced fan-out; time-outs are in seconds.
+    """The settings of a job that reads by enhanced fan-out. Time-outs are in seconds.
 
-    `configured_arns`: the consumers that are registered already, by stream name in lower case.
+    - `configured_arns`: the ARNs of consumers that are already registered, by stream name in lower case.
     """
 
     registration: RegistrationType
@@ -95,7 +98,7 @@ class FanOutConfig:
 
     @classmethod
     def of(cls, properties: Properties) -> FanOutConfig:
-        """Parse the properties. Raises: ConfigurationError with key, value and valid values, if a property is invalid."""
+        """Return the settings in the properties. Raises: ConfigurationError if a property is invalid."""
         registration = RegistrationType(properties.value(REGISTRATION))
         return cls(
             registration=registration,
@@ -119,8 +122,9 @@ class FanOutConfig:
         return self.registers and self.deregistration is DeregistrationType.LAST_OUT
 
     def configured_arn(self, stream: str) -> ConsumerArn | None:
-        """Return the consumer that a property sets for a stream, or None. With LAZY the property is ignored, and the consumer is looked
-        up by name.
+        """Return the ARN of the consumer that a property sets for a stream, or None if there is none.
+
+        With LAZY the property is ignored. The consumer is then looked up by its name.
         """
         # Keys are compared without case, because Spark lower-cases them. If two streams differ only in case, the ARN decides.
         given = self.configured_arns.get(stream.lower())
@@ -130,7 +134,10 @@ class FanOutConfig:
     def check_streams(self, streams: Iterable[str]) -> None:
         """Check that each stream (name or ARN) has a consumer ARN if the registration type is NONE.
 
-        Raises: ConfigurationError if an ARN is missing, or if a stream is given as NAME=ARN although the registration type is not LAZY.
+        Raises: ConfigurationError in two cases:
+
+        - An ARN is missing.
+        - A stream is given as NAME=ARN, and the registration type is not LAZY.
         """
         streams = tuple(streams)
         # The key of a configured ARN has the stream's real name, so it cannot be found by the name in NAME=ARN.
@@ -173,18 +180,18 @@ _ERRORS_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class RecoverableErrors:
-    """The errors that are retried without limit, because their failures are not counted: the recoverable errors of Flink's connector.
+    """The errors that are retried without limit, and do not count as failures (the recoverable errors of Flink's connector).
 
-    A property names such an error: one of this library's error classes, a dotted Python class, or an AWS error code, which may be written
-    as the Java SDK's class name. The keys of these properties have an index, from 0; all of them are used, while the connector uses only
-    the first. An error is also retried in this way if one of its causes has such a name.
+    A property has the name of such an error: one of this library's error classes, a dotted Python class, or an AWS error code. The code may
+    be written as the Java SDK's class name. The keys of these properties have an index, from 0. All of them are used, while the connector
+    uses only the first. An error is also retried in this way if one of its causes has such a name.
     """
 
     names: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, properties: Properties) -> RecoverableErrors:
-        """Parse the names. Raises: ConfigurationError if the indices do not count from zero, or a name is not a valid error name."""
+        """Parse the names. Raises: ConfigurationError if the indices do not count from 0, or if a text cannot be the name of an error."""
         given = properties.with_prefix(RECOVERABLE_ERRORS)
         indices = sorted(int(_error_index(key, value)) for key, value in given.items())
         if indices != list(range(len(indices))):

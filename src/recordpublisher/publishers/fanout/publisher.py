@@ -57,9 +57,9 @@ log = logging.getLogger(__name__)
 class FanOutRecordPublisher(RecordPublisher):
     """Reads one shard through subscriptions, one after another. Keeps the position from which the next subscription starts.
 
-    It reads nothing ahead: the next event is read only when the callback has taken the last one.
+    The next event is read only when the callback has taken the last one.
 
-    One `run` is one subscription, which lasts five minutes at most. When it has ended, `ResubscribePolicy` decides whether another may be
+    One `run` is one subscription, and lasts five minutes at most. When it has ended, `ResubscribePolicy` decides whether another may be
     opened, and when. `OpenSubscription` closes a subscription that brings nothing, or whose events wait too long for the callback.
     """
 
@@ -92,11 +92,17 @@ class FanOutRecordPublisher(RecordPublisher):
     async def run(self, consumer: BatchConsumer) -> RunResult:
         """Subscribe, and pass the records of every event to `consumer`.
 
-        Return COMPLETE at the shard's end, INCOMPLETE if the subscription ended before, and CANCELLED if the job is stopping.
+        Return COMPLETE at the shard's end, INCOMPLETE if the subscription ended before that, or CANCELLED if the job is stopping.
 
-        Raises: RetriesExhaustedError if the retries are used up, ConsumerError if the registered consumer cannot be used,
-        StreamNotFoundError if the stream is gone, DataLossError if the shard is gone, FatalKinesisError if no retry can help,
-        ImpossibleStateError if two runs overlap, and the errors of the callback `consumer`.
+        Raises:
+
+        - RetriesExhaustedError if the retries are used up.
+        - ConsumerError if the registered consumer cannot be used.
+        - StreamNotFoundError if the stream is gone.
+        - DataLossError if the shard is gone.
+        - FatalKinesisError if no retry can help.
+        - ImpossibleStateError if two runs overlap.
+        - The errors of the callback `consumer`.
         """
         if self._is_running:
             raise ImpossibleStateError(
@@ -168,9 +174,9 @@ class FanOutRecordPublisher(RecordPublisher):
         return RunResult.INCOMPLETE
 
     async def _consume(self, batches: ResponseBatches, consumer: BatchConsumer, subscription: OpenSubscription) -> bool:
-        """Pass the batches of an event to `consumer`, and wait for it. Return False if `consumer` did not take all of the event.
+        """Pass the batches of an event to `consumer`, and wait for it. Return False if `consumer` did not take the whole event.
 
-        The wait is the back-pressure: the socket is not read in that time.
+        The wait is the back-pressure, because the socket is not read in that time.
         """
         started = self._clock.monotonic()
         with subscription.close_if_unread():
@@ -188,7 +194,7 @@ class FanOutRecordPublisher(RecordPublisher):
         return True
 
     async def _read(self, subscription: OpenSubscription, arn: str) -> ReadResponse | None:
-        """Read the next event. Return None if the subscription ended or broke, and another one may be opened."""
+        """Read the next event. Return None if the subscription ended or broke, so that another one may be opened."""
         try:
             event = await subscription.next_event()
         except Exception as error:
@@ -215,7 +221,6 @@ class FanOutRecordPublisher(RecordPublisher):
 
 
 def _ends_the_shard(event: ReadResponse) -> bool:
-    """Return whether the shard ends: the event has no continuation, or it has child shards (API reference)."""
     # Some servers send a continuation together with child shards (F2).
     return event.continuation is None or bool(event.child_shards)
 
@@ -229,10 +234,7 @@ def _position_after(event: ReadResponse) -> SequenceNumber | None:
 
 
 def _next_start(position: StartingPosition, returned: SequenceNumber | None) -> StartingPosition:
-    """Return where the next subscription starts.
-
-    `returned`: the position that the callback returned, or None.
-    """
+    """Return the start of the next subscription, from the start before it and the position that the callback returned."""
     following = next_position(position, returned)
     if returned is not None and returned.continuation:
         # The event had no records, so the sub-records that must be skipped are still to come (P2).
@@ -241,7 +243,10 @@ def _next_start(position: StartingPosition, returned: SequenceNumber | None) -> 
 
 
 def _end_positions(batch: RecordBatch) -> tuple[SequenceNumber | None, ...] | None:
-    """Return the positions that the callback returns if it took the whole batch, or None for a batch without records."""
+    """Return the positions that mean, if the callback returns one of them, that it took the whole batch.
+
+    Return None for a batch without records.
+    """
     if not len(batch):
         return None
     last = batch.records[-1]
@@ -261,8 +266,8 @@ class FanOutService(SubscriptionPort, RegistrationPort, ListingPort, RecordDistr
 class FanOutRecordPublisherFactory(RecordPublisherFactory):
     """Makes the publishers of one worker that read by enhanced fan-out. Owns one client for all shards, and the `ConsumerRegistrar`.
 
-    - `streams`: names or ARNs, which may be given to `prepare` instead. They are checked at once; with EAGER their consumers are also
-      registered at once. Without streams, EAGER registers a consumer with the first shard, as LAZY does.
+    - `streams`: names or ARNs. They are checked at once. With EAGER, their consumers are also registered at once. The streams may be given
+      to `prepare` instead. Without streams, EAGER registers a consumer with the first shard, as LAZY does.
     - `ports`, `clock`, `ref_counts`, `draw`: replaced in tests.
 
     Raises: ConfigurationError if a property is invalid; with EAGER and `streams` the errors of `register_eagerly`.
@@ -303,7 +308,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
         FanOutConfig.of(properties).check_streams(streams)
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Set the job's streams; EAGER registers their consumers now.
+        """Set the job's streams. With EAGER, also register their consumers.
 
         Raises: ConfigurationError if a consumer's ARN is missing; with EAGER the errors of `register_eagerly`.
         """
@@ -316,10 +321,14 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
     async def create(
         self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
     ) -> FanOutRecordPublisher:
-        """Make a publisher of `shard`, as soon as the registered consumer is ACTIVE.
+        """Return a publisher of `shard`. If needed, register the stream's consumer before, and wait until it is ACTIVE.
 
-        Raises: StreamNotFoundError if the stream does not exist, ConsumerError if the consumer cannot be registered, KinesisError if a call
-        fails, ConfigurationError if the registration is NONE and no consumer of the stream is set.
+        Raises:
+
+        - StreamNotFoundError if the stream does not exist.
+        - ConsumerError if the consumer cannot be registered.
+        - KinesisError if a call fails.
+        - ConfigurationError if the registration is NONE, and no property sets the stream's consumer.
         """
         if self._is_closed:
             raise ImpossibleStateError(
@@ -340,12 +349,12 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
             await self._registrar.release(stream)
 
     def keep_shared(self) -> None:
-        """Leave the consumers registered at `close`, because other processes, or the next start of the job, use them."""
+        """Let `close` leave the consumers registered, because other processes, or the next start of the job, use them."""
         if self._registrar is not None:
             self._registrar.keep_registered()
 
     async def close(self) -> None:
-        """Deregister the consumers that no other worker uses, then close the client."""
+        """Deregister the consumers that no other worker uses and that need not stay. Then close the client."""
         self._is_closed = True
         try:
             if self._registrar is not None:
@@ -356,7 +365,10 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
                 await used.close()
 
     def shared_client(self, streams: Sequence[str]) -> kinesis.KinesisClient | None:
-        """Return the job's client, which also lists its streams (names or ARNs), or None if ports were given. `close` closes it."""
+        """Return the client of this factory, which also lists the job's `streams` (names or ARNs). `close` closes it.
+
+        Return None if ports were given.
+        """
         return None if self._ports is not None else self._client(streams)
 
     def _client(self, streams: Sequence[str]) -> kinesis.KinesisClient:
@@ -378,11 +390,13 @@ def register_eagerly(
 ) -> Properties:
     """Register the consumer of each stream (names or ARNs) now. Return the properties with the consumers' ARNs added.
 
-    A job that starts with these properties, in this process or another, registers nothing, as in Flink's connector. If the registration is
-    not EAGER, the properties are returned unchanged. A client that is made here is closed here; given `ports` stay open.
+    A job that starts with these properties, in this process or another, registers nothing. Flink's connector does the same. If the
+    registration is not EAGER, the properties are returned unchanged.
 
-    Raises: ConfigurationError if a property is invalid, StreamNotFoundError if a stream does not exist, ConsumerError if a consumer cannot
-    be registered, KinesisError if a call fails.
+    - `ports`: makes the calls, and stays open. If it is None, a client is made and closed here.
+
+    Raises: ConfigurationError if a property is invalid; StreamNotFoundError if a stream does not exist; ConsumerError if a consumer cannot
+    be registered; KinesisError if a call fails.
     """
     config = FanOutConfig.of(properties)
     if config.registration is not RegistrationType.EAGER:
@@ -414,9 +428,7 @@ API = "SubscribeToShard"
 
 
 class OpenSubscription:
-    """One open call of SubscribeToShard. The caller requests each event from it, so an event of a closed subscription cannot be mistaken
-    for an event of the next one.
-    """
+    """One open call of SubscribeToShard. Events are requested from this object, so an event cannot come from an earlier subscription."""
 
     def __init__(self, subscription: Subscription, config: FanOutConfig, clock: Clock) -> None:
         self._subscription = subscription
@@ -435,7 +447,10 @@ class OpenSubscription:
         config: FanOutConfig,
         clock: Clock,
     ) -> OpenSubscription:
-        """Subscribe. Raises: the port's errors; TransientError if the call takes longer than `flink.shard.subscribetoshard.timeout`."""
+        """Open a subscription, and return it.
+
+        Raises: TransientError if the call takes longer than `flink.shard.subscribetoshard.timeout`; the port's errors.
+        """
         try:
             async with observed_timeout(clock, config.subscribe_timeout):
                 return cls(await port.subscribe_to_shard(arn, shard, position), config, clock)
@@ -449,10 +464,10 @@ class OpenSubscription:
         return self._closing_unread is not None
 
     async def next_event(self) -> ReadResponse | None:
-        """Read one event from the socket. Return None if the stream ended without an error, which does not mean the end of the shard.
+        """Read one event from the socket. Return None if the subscription ended without an error. The shard may continue after that.
 
-        Raises: the port's errors; TransientError if no event came within the inactivity time-out, because the connection is then probably
-        half open.
+        Raises: TransientError if no event came within the inactivity time-out, because the connection is then probably lost; the port's
+        errors.
         """
         try:
             async with observed_timeout(self._clock, self._config.inactivity_timeout):
@@ -465,7 +480,7 @@ class OpenSubscription:
 
     @contextmanager
     def close_if_unread(self) -> Iterator[None]:
-        """Close the connection if the `with` block takes longer than the unread time-out. Nothing is read during the block."""
+        """Close the connection if the `with` block takes longer than the unread time-out. During the block nothing is read."""
         timer = asyncio.get_running_loop().call_later(self._config.unread_timeout, self._close_unread)
         try:
             yield
@@ -473,7 +488,7 @@ class OpenSubscription:
             timer.cancel()
 
     async def close(self) -> None:
-        """Close the connection; safe to call twice."""
+        """Close the connection. A second call does nothing."""
         if self._closing_unread is not None:
             await self._closing_unread
         await self._subscription.close()
@@ -493,7 +508,7 @@ MAX_REFUSALS = 12
 class ResubscribePolicy:
     """Decides when the next subscription of one shard may be opened. Counts failures in a row.
 
-    Its `on_...` methods are called for each event, and `wait` returns when a call may be sent.
+    Call an `on_...` method when that event has happened. `wait` returns when SubscribeToShard may be called.
     """
 
     def __init__(
@@ -520,29 +535,29 @@ class ResubscribePolicy:
 
     @property
     def seconds_to_wait(self) -> float:
-        """Seconds until a call may be sent; 0 if it may be sent now."""
+        """Seconds until SubscribeToShard may be called. It is 0 if it may be called now."""
         return max(0.0, self._not_before - self._clock.monotonic())
 
     def on_call(self) -> None:
-        """Note that a call is sent now."""
+        """Called when SubscribeToShard is about to be called."""
         self._wait_at_least(SECONDS_BETWEEN_SUBSCRIBE_CALLS)
 
     def on_subscribed(self) -> None:
-        """Note that a subscription was opened just now."""
+        """Called when a subscription was opened just now."""
         self._wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS)
         self._preemption.on_subscribed()
 
     def on_event(self) -> None:
-        """Start to count failures from zero, because an event arrived, with or without records."""
+        """Reset the count of failures, because an event arrived. It may have no records."""
         self._failures.on_success()
         self._reregistrations = 0
 
     def on_clean_end(self) -> None:
-        """Note that a subscription ended without an error. The next one only has to keep the service's rate limits."""
+        """Called when a subscription ended without an error. The next one waits only as long as the service's rate limits demand."""
         self._preemption.on_other_end()
 
     def on_subscribe_error(self, error: Exception, arn: str) -> None:
-        """Decide when to call again after a subscription could not be opened. Raises: the error if a retry cannot help."""
+        """Decide when to call again after a subscription could not be opened. Raises: `error` if a retry cannot help."""
         if isinstance(error, ResourceInUseError) and error not in self._recoverable:
             self._metrics.add("subscriptions_refused")
             self._preemption.on_in_use(arn)
@@ -551,11 +566,11 @@ class ResubscribePolicy:
             self._plan_retry(error)
 
     def on_read_error(self, error: Exception, arn: str, *, was_backpressured: bool) -> None:
-        """Decide when SubscribeToShard is called again after an open subscription broke.
+        """Decide when to call again after an open subscription broke with `error`.
 
-        `was_backpressured`: whether the job took longer to accept the last event than the inactivity time-out.
+        - `was_backpressured`: whether the job took longer to accept the last event than the inactivity time-out.
 
-        Raises: the error if a retry cannot help.
+        Raises: `error` if a retry cannot help.
         """
         # Another caller has opened a subscription with this registered consumer, which has ended this one.
         if isinstance(error, ResourceInUseError):
@@ -571,9 +586,9 @@ class ResubscribePolicy:
             self._plan_retry(error)
 
     def on_reregistered(self, arn: str) -> None:
-        """Note that the registered consumer was gone and was registered again.
+        """Called when the registered consumer was gone, and was registered again.
 
-        Raises: ConsumerError after more than MAX_REREGISTRATIONS in a row.
+        Raises: ConsumerError if this has happened more than MAX_REREGISTRATIONS times in a row.
         """
         self._preemption.on_other_end()
         self._reregistrations += 1
@@ -584,12 +599,15 @@ class ResubscribePolicy:
             )
 
     def on_unexplained_not_found(self, error: Exception) -> None:
-        """Count a failure: an eventually consistent service did not find a resource that exists."""
+        """Count a failure after a ResourceNotFoundException although stream, shard and consumer exist.
+
+        The service is eventually consistent.
+        """
         self._preemption.on_other_end()
         self._count(error)
 
     def _plan_retry(self, error: Exception) -> None:
-        """Decide when to call again after an error, unless another caller has caused it. Raises: the error if a retry cannot help."""
+        """Decide when to call again after an error that no other caller has caused. Raises: `error` if a retry cannot help."""
         if error in self._recoverable:
             self._back_off(error)
         elif isinstance(error, TransientError):
@@ -620,7 +638,7 @@ class ResubscribePolicy:
         log.info("a subscription to %s failed; the next one is opened in %.1f s: %s", self._shard.key, delay, error)
 
     def _wait_until_free(self, error: Exception) -> None:
-        """Do not call for at least 5 s, because the service refuses calls for 5 s after another caller has opened a subscription."""
+        """Do not call again for at least 5 s. The service refuses calls for 5 s after another caller has opened a subscription."""
         # The random part keeps two callers from colliding again.
         self._wait_at_least(SECONDS_BETWEEN_SUBSCRIPTIONS + self._draw())
         log.info(
@@ -631,15 +649,15 @@ class ResubscribePolicy:
         )
 
     def _wait_at_least(self, seconds: float) -> None:
-        """Do not call for at least `seconds` from now. If a later time was set before, it stays."""
+        """Do not call again for at least `seconds` from now. A later time that was set before stays."""
         self._not_before = max(self._not_before, self._clock.monotonic() + seconds)
 
 
 class SubscriptionPreemptionDetector:
-    """Counts, for one shard, subscriptions in a row that another caller took over, and subscribe calls in a row that were refused.
+    """Detects that another job uses the consumer: counts how often in a row another caller disturbs the subscriptions to one shard.
 
-    After a restart a subscription is taken over once or twice, which is normal. If a second job uses the same consumer name, every
-    subscription is taken over.
+    It counts subscriptions that were taken over, and calls that the service refused. After a restart a subscription is taken over once or
+    twice, which is normal. If a second job uses the same consumer name, every subscription is taken over.
     """
 
     def __init__(self, shard: Shard) -> None:
@@ -665,8 +683,9 @@ class SubscriptionPreemptionDetector:
         _warn_or_raise(error, self._preemptions, MAX_PREEMPTIONS)
 
     def on_in_use(self, arn: str) -> None:
-        """Count that the service refused a subscription because the registered consumer is in use. Raises: ConsumerError after
-        MAX_REFUSALS in a row.
+        """Count that the service refused a subscription because the registered consumer is in use.
+
+        Raises: ConsumerError after MAX_REFUSALS in a row.
         """
         self._refusals += 1
         error = ConsumerError(
@@ -677,7 +696,7 @@ class SubscriptionPreemptionDetector:
 
 
 def _warn_or_raise(error: ConsumerError, count: int, most: int) -> None:
-    """Log a warning when `count` first exceeds half of `most`. Raises: `error` if `count` has reached `most`."""
+    """Raise `error` if `count` has reached `most`. Log it as a warning when `count` has just passed half of `most`."""
     if count >= most:
         raise error
     # After a restart one or two are normal, so they are not logged.
@@ -690,9 +709,9 @@ async def resolve_not_found(
 ) -> bool:
     """Find out what is gone after a ResourceNotFoundException: the stream, the shard or the registered consumer.
 
-    Return True if the consumer was gone and is registered again, False if stream, shard and consumer all exist.
+    Return True if the consumer was gone and is registered again. Return False if stream, shard and consumer all exist.
 
-    Raises: StreamNotFoundError if the stream is gone, DataLossError if the shard is gone, ConsumerError if the consumer is gone and the
+    Raises: StreamNotFoundError if the stream is gone; DataLossError if the shard is gone; ConsumerError if the consumer is gone and the
     registration is NONE.
     """
     if registrar.arn(shard.stream) != arn:  # The reader of another shard has already registered the consumer again.

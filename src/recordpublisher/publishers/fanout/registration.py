@@ -1,7 +1,7 @@
 """Registers the consumer of each stream for enhanced fan-out, and deregisters it after its last use (F4, F8).
 
-`ConsumerRegistrar` knows the consumers of one factory, `ConsumerRefCounts` counts their uses in this process, and `RegistrationCalls` makes
-the calls. In this file a consumer is always one that is registered with a stream.
+`ConsumerRegistrar` knows the consumers of one factory. `ConsumerRefCounts` counts their uses in this process. `RegistrationCalls` makes the
+calls. In this file, a consumer is always a consumer that is registered with a stream.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 _ACCESS_DENIED = ("AccessDeniedException", "AccessDenied")
 LIMIT_PAUSE_SECONDS = 1.0
-"""Seconds between two attempts of a registration that was throttled. The service allows five a second."""
+"""How long to wait between two attempts of a registration that was throttled (seconds). The service allows five a second."""
 
 
 class ConsumerRegistrar:
@@ -65,17 +65,19 @@ class ConsumerRegistrar:
         self.is_stopping = False
 
     def arn(self, stream: str) -> str:
-        """Return the ARN of the consumer to subscribe with. `ensure` must have been called for the stream."""
+        """Return the ARN of the stream's consumer. Call `ensure` for the stream before."""
         return self._arns[stream]
 
     def keep_registered(self) -> None:
-        """Let `close` deregister no consumer, because the job continues in other processes, or is started again after an error."""
+        """Let `close` leave all consumers registered, because the job continues in other processes, or is started again after an error."""
         self._keeps_registered = True
 
     async def ensure(self, stream: str, stream_arn: str | None = None) -> None:
-        """Make sure that the stream has an ACTIVE consumer. If several shards call this, one call does the work and the others wait for it.
+        """Find the stream's consumer. If no property sets its ARN, register it if it is missing, and wait until it is ACTIVE.
 
-        Raises: StreamNotFoundError if the stream does not exist, ConsumerError if the consumer cannot be registered.
+        If several shards of the stream call this, one call does the work, and the others wait for it.
+
+        Raises: StreamNotFoundError if the stream does not exist; ConsumerError if the consumer cannot be registered.
         """
         async with self._locks[stream]:
             if stream in self._arns:
@@ -93,7 +95,9 @@ class ConsumerRegistrar:
                 self._arns[stream] = await self._ensure_active(stream)
 
     async def reregister_if_gone(self, stream: str, lost_arn: str) -> bool:
-        """Check a consumer that the service did not find, and register it again if it is gone. Return False if it still exists.
+        """Register a consumer again if it is gone. Return False if it still exists.
+
+        - `lost_arn`: the ARN of the consumer, which the service did not find.
 
         Raises: ConsumerError if the consumer is gone and the registration is NONE.
         """
@@ -110,9 +114,9 @@ class ConsumerRegistrar:
             return True
 
     async def close(self) -> None:
-        """End the use of all consumers. Each one that no other factory uses is deregistered, unless one of its users wants to keep it.
+        """End the use of all consumers. Deregister each consumer that no other factory uses, unless one of its users wants to keep it.
 
-        Consumers that stay, because of a failed call or a cancellation, are logged.
+        A consumer that stays because of a failed call or a cancellation is logged.
         """
         if self.is_stopping:
             return
@@ -120,7 +124,7 @@ class ConsumerRegistrar:
         await self._release(*self._keys.values())
 
     async def release(self, stream: str) -> None:
-        """End the use of the consumer of one stream, as `close` does. A later `ensure` registers the consumer again."""
+        """End the use of one stream's consumer, and deregister it as `close` does. A later `ensure` registers the consumer again."""
         async with self._locks[stream]:
             self._arns.pop(stream, None)
             key = self._keys.pop(stream, None)
@@ -164,7 +168,6 @@ class ConsumerRegistrar:
         return described is not None and described.arn == self._arns[stream] and described.status == "ACTIVE"
 
     async def _delay_start(self) -> None:
-        """Wait a short random time if the registration is LAZY, because many workers may register at once."""
         # The service allows 5 registrations a second, and many workers may start at once. Flink's connector waits in the same way.
         if self._config.registration is RegistrationType.LAZY:
             await asyncio.sleep(self._draw() * self._config.retries.register.base_ms / 1000)
@@ -208,7 +211,7 @@ class ConsumerRefCounts:
             self._counts.setdefault(key, _RefCount()).count += 1
 
     def release(self, key: ConsumerKey, *, keeps_registered: bool) -> bool:
-        """Count one use less. Return whether that was the last one, and no user wanted to keep the consumer registered."""
+        """Count one use less. Return True if that was the last use, and no user of the consumer wanted to keep it registered."""
         with self._lock:
             counted = self._counts[key]
             counted.count -= 1
@@ -220,12 +223,12 @@ class ConsumerRefCounts:
 
 
 PROCESS_REF_COUNTS = ConsumerRefCounts()
-"""The counts of this process, which all factories share by default."""
+"""The counts of consumers in this process. All factories share them by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerKey:
-    """One consumer of one stream at one endpoint."""
+    """Identifies a consumer: one name of one stream at one endpoint."""
 
     endpoint: str
     stream_arn: str
@@ -239,7 +242,7 @@ class _RefCount:
 
 
 class RegistrationCalls:
-    """Makes the calls about consumers, with retries. It keeps nothing between two calls."""
+    """Makes the calls that register, find and deregister consumers, with retries. It keeps nothing between two calls."""
 
     def __init__(
         self, port: RegistrationPort, config: FanOutConfig, clock: Clock, draw: Callable[[], float] = random.random
@@ -253,8 +256,8 @@ class RegistrationCalls:
     async def stream_arn(self, stream: str) -> str:
         """Return the stream's ARN.
 
-        Raises: StreamNotFoundError if the stream does not exist, FatalKinesisError that names the missing permission if
-        access is denied.
+        Raises: StreamNotFoundError if the stream does not exist; FatalKinesisError if access is denied. The latter names the missing
+        permission.
         """
         try:
             return await call_with_retries(lambda: self._port.stream_arn(stream), self._retries.describe_stream)
@@ -274,12 +277,17 @@ class RegistrationCalls:
         )
 
     async def ensure_active(self, stream_arn: str, name: str, may_register: Callable[[], bool]) -> str:
-        """Return the ARN of the consumer as soon as it is ACTIVE; register it if it does not exist.
+        """Return the ARN of the consumer as soon as it is ACTIVE. Register the consumer if it does not exist.
 
         If the consumer is being deleted, wait until it is gone, and register it again. If another worker registers it, use that one.
 
-        `may_register`: returns False while the job is stopping. Raises: ConsumerError after the time-out, if the stream has its maximum of
-        consumers, or if the consumer is gone while the job is stopping.
+        - `may_register`: returns False while the job is stopping.
+
+        Raises: ConsumerError in these cases:
+
+        - The consumer is not ACTIVE when the time-out is over.
+        - The stream has its maximum of consumers.
+        - The consumer does not exist, and the job is stopping.
         """
         deadline = self._clock.monotonic() + self._config.register_timeout
         attempt = 0
@@ -298,7 +306,7 @@ class RegistrationCalls:
             attempt += 1
 
     async def deregister(self, stream_arn: str, name: str) -> None:
-        """Deregister a consumer. Do nothing if it is gone or being deleted."""
+        """Deregister a consumer. Do nothing if it does not exist or is being deleted."""
         described = await self.describe(stream_arn, name)
         if described is None or described.status == "DELETING":
             return
@@ -311,7 +319,7 @@ class RegistrationCalls:
     async def _register(
         self, stream_arn: str, name: str, may_register: Callable[[], bool]
     ) -> ConsumerDescription | None:
-        """Register the consumer. Return None if another worker registered it first."""
+        """Register the consumer, and return it as the service describes it. Return None if another worker registered it first."""
 
         def has_few(error: TransientError) -> bool:
             # The stream may have its maximum of consumers. More time would not help, so the attempts are limited.

@@ -1,9 +1,9 @@
 """Calls Amazon Kinesis. Only this package knows the AWS SDK.
 
-`ports.py` has the calls as the layers above see them, and `client.py` makes them. A call goes through `direct_transport.py`,
-or through `sdk/transport.py` if only the SDK can make it; `access_without_sdk.py` decides. `endpoints.py` says where calls go, and
-`credentials_without_sdk.py` which keys sign them. `codec.py` and `event_subscription.py` decode the responses, and `error_mapping.py`
-their errors.
+- `ports.py` has the calls as the layers above see them, and `client.py` makes them.
+- `direct_transport.py` sends a call. If only the SDK can send it, `sdk/transport.py` does. `access_without_sdk.py` decides.
+- `endpoints.py` says where calls go, and `credentials_without_sdk.py` which keys sign them.
+- `codec.py` and `event_subscription.py` decode responses, and `error_mapping.py` errors.
 
 The public names are what a publisher of another AWS service also needs: credentials, endpoints, retries and the translation of errors. A
 name whose module loads the AWS SDK (over a second of CPU time) is imported at its first use, so that `ports.py` and other light modules

@@ -1,8 +1,11 @@
 """Decides whether our own client can make a job's calls, without the AWS SDK.
 
-The SDK takes half a second of CPU to start. It is not needed if the keys are in the properties, in the environment or in a profile
-(`credentials_without_sdk.py`), and if the endpoint is given or the region is in a partition of `endpoints.py`. Any other setting is left to
-the SDK, because an unknown variable or setting may change where a call goes.
+The SDK takes half a second of CPU to start. It is not needed if both are found without it:
+
+- the keys: in the properties, in the environment or in a profile (`credentials_without_sdk.py`),
+- the endpoint: it is given, or the region is in a partition of `endpoints.py`.
+
+With any other setting the SDK is used, because an unknown variable or setting may change where a call goes.
 """
 
 from __future__ import annotations
@@ -29,16 +32,17 @@ _PLAIN_VARIABLES = {
     "AWS_DEFAULT_OUTPUT", "AWS_STS_REGIONAL_ENDPOINTS", *_ENDPOINTS,
 }  # fmt: skip
 _WITHOUT_EFFECT = re.compile(r"AWS_(ENDPOINT_URL|LAMBDA|XRAY|CONTAINER)_.+")
-"""Variables that do not change the calls to Kinesis: endpoints of other services, and the variables that Lambda, ECS and EKS set.
+"""Matches variables that do not change the calls to Kinesis: endpoints of other services, and variables that Lambda, ECS and EKS set.
 
-A container's credentials are used only if no others are found.
+They include those for a container's credentials. These are used only if no others are found.
 """
 
 
 def access_without_sdk(properties: Properties, region: str, role: str | None) -> AccessWithoutSdk | None:
-    """Return the keys and endpoint for calls to a region, or None if only the SDK can find them.
+    """Return the keys and the endpoint for calls to a region, or None if the SDK must make the calls.
 
-    The SDK is also used if a property asks for it, and for enhanced fan-out, because only the SDK can subscribe.
+    The SDK must make them if only it can find the keys or the endpoint, if a property asks for it, or if a role is given. Enhanced fan-out
+    also needs it, because only the SDK can subscribe.
 
     Raises: ConfigurationError if the endpoint is invalid.
     """
@@ -64,7 +68,7 @@ def access_without_sdk(properties: Properties, region: str, role: str | None) ->
 
 
 class AccessWithoutSdk(NamedTuple):
-    """The keys, region and endpoint of the calls to one region. If `endpoint` is None, it is the service's own."""
+    """The keys, region and endpoint of the calls to one region. If `endpoint` is None, the calls go to the service's own hosts."""
 
     keys: Keys
     region: str
@@ -73,7 +77,7 @@ class AccessWithoutSdk(NamedTuple):
     def url_of(self, stream_arn: str | None, api: str) -> str | None:
         """Return the URL of a call, or None if only the SDK can find it.
 
-        `stream_arn`: the ARN of the stream in the call's parameters, or None if they have none.
+        - `stream_arn`: the ARN of the stream in the call's parameters, or None if they have none.
         """
         if self.endpoint is not None:
             return self.endpoint if urlsplit(self.endpoint).path else f"{self.endpoint}/"
@@ -90,7 +94,7 @@ class AccessWithoutSdk(NamedTuple):
 
 
 def own_endpoint(properties: Properties, region: str) -> str | None:
-    """Return the endpoint that a property, the environment or the profile sets for Kinesis, or None for the service's own.
+    """Return the endpoint that a property, the environment or the profile sets for Kinesis. Return None if none is set.
 
     A profile that only the SDK can read counts as one without an endpoint.
     """
@@ -103,6 +107,6 @@ def _endpoint_outside(profile: Mapping[str, str]) -> str | None:
 
 
 def _is_plain_environment() -> bool:
-    """Return whether no proxy, no unusual AWS variable and no added SDK model can change where calls go or who signs them."""
+    """Return whether no proxy, no unusual AWS variable, and no model added to the SDK can change where calls go or who signs them."""
     aws = {name for name in os.environ if name.startswith("AWS_") and not _WITHOUT_EFFECT.fullmatch(name)}
     return aws <= _PLAIN_VARIABLES and not has_proxies() and not os.path.exists(os.path.expanduser("~/.aws/models"))

@@ -51,18 +51,21 @@ from .ports import (
 log = logging.getLogger("recordpublisher.kinesis")
 
 TRANSPORTS: ContextVar[Callable[[], Transport] | None] = ContextVar("recordpublisher_transports", default=None)
-"""Makes the transports of clients in this context. Tests set it through `recordpublisher.local.in_memory`."""
+"""Makes the transports of all clients in this context, if it is set. Tests set it through `recordpublisher.local.in_memory`."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class KinesisClient:
-    """Makes every call to the service for publishers, discovery and the Kinesis sink: it implements the ports of `ports.py`.
+    """Makes every call to the service for publishers, discovery and the Kinesis sink. It implements the ports of `ports.py`.
 
-    It owns its transports, which are opened at the first call and bound to the event loop of that call. Streams are names or ARNs. A known
-    ARN is sent with every call, as the service recommends, and decides the region. The client retries no call. Errors are classes of
+    Its transports are opened at the first call, and belong to the event loop of that call. Streams are names or ARNs. If a stream's ARN is
+    known, it is sent with every call, as the service recommends, and decides the region. The client retries no call. Errors are classes of
     `errors.py`.
 
-    The constructor checks the properties without a call. `streams` (names or ARNs) may give the region; tests pass a `transport`.
+    The constructor checks the properties without a call.
+
+    - `streams`: names or ARNs, from which the region may be found.
+    - `transport`: replaced in tests.
 
     Raises: ConfigurationError if a property is invalid.
     """
@@ -86,20 +89,20 @@ class KinesisClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections; open subscriptions end."""
+        """Close all connections. Open subscriptions end."""
         await self._transports.close()
 
     # --- polling ------------------------------------------------------------------------------------------------------------------
 
     async def get_shard_iterator(self, shard: Shard, position: StartingPosition) -> str:
-        """Return a shard iterator, which is valid for five minutes."""
+        """Return a new shard iterator at the position. It is valid for five minutes."""
         start = _start_parameters(position, type_key="ShardIteratorType", sequence_key="StartingSequenceNumber")
         response = await self._call("GetShardIterator", **self._parameter_of(shard), ShardId=shard.shard_id, **start)
         with reject_malformed("GetShardIterator"):
             return require_text(response["ShardIterator"])
 
     async def get_records(self, shard: Shard, iterator: str, limit: int) -> ReadResponse:
-        """Read at most `limit` records (1..10,000) and 10 MiB from `iterator`."""
+        """Read at most `limit` records (1 to 10,000) and 10 MiB from `iterator`."""
         # The iterator already names the stream, so the call takes no stream name. The ARN decides the region and the role.
         arn = {key: value for key, value in self._parameter_of(shard).items() if key == "StreamARN"}
         response = await self._call("GetRecords", ShardIterator=iterator, Limit=limit, **arn)
@@ -109,7 +112,7 @@ class KinesisClient:
     # --- fan-out ------------------------------------------------------------------------------------------------------------------
 
     async def subscribe_to_shard(self, consumer_arn: str, shard: Shard, position: StartingPosition) -> Subscription:
-        """Open a subscription. The caller sets the deadline, and closes the subscription."""
+        """Open a subscription, and return it. The caller sets the deadline, and closes the subscription."""
         from .event_subscription import EventSubscription  # Imported here because it loads parts of the SDK.
 
         start = _start_parameters(position, type_key="Type", sequence_key="SequenceNumber")
@@ -119,7 +122,7 @@ class KinesisClient:
         return EventSubscription(response[RAW_EVENTS], shard, self._read_buffer)
 
     async def describe_consumer(self, stream_arn: str, name: str) -> ConsumerDescription | None:
-        """Return the consumer, or None if it does not exist."""
+        """Return the consumer as the service describes it, or None if it does not exist."""
         try:
             response = await self._call("DescribeStreamConsumer", StreamARN=stream_arn, ConsumerName=name)
         except ResourceNotFoundError:
@@ -130,7 +133,7 @@ class KinesisClient:
     async def register_consumer(
         self, stream_arn: str, name: str, tags: Mapping[str, str] | None = None
     ) -> ConsumerDescription:
-        """Register a consumer, which is CREATING for some seconds."""
+        """Register a consumer, and return it as the service describes it. It stays CREATING for some seconds."""
         given = {"Tags": dict(tags)} if tags else {}
         response = await self._call("RegisterStreamConsumer", StreamARN=stream_arn, ConsumerName=name, **given)
         with reject_malformed("RegisterStreamConsumer"):
@@ -143,7 +146,7 @@ class KinesisClient:
     # --- writing ------------------------------------------------------------------------------------------------------------------
 
     async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
-        """Put 1 to 500 records. Raises: StreamNotFoundError that names the existing streams, if the stream does not exist."""
+        """Put 1 to 500 records. Raises: StreamNotFoundError if the stream does not exist. The error names the existing streams."""
         stream_parameter = self._stream_parameter(stream)
         try:
             body = encode_put(stream_parameter, entries)
@@ -161,7 +164,7 @@ class KinesisClient:
         return found
 
     async def stream_summary(self, stream: str) -> StreamSummary:
-        """Return what a writer must know of the stream: the largest record that it accepts, and whether keys decide the shard."""
+        """Return the size of the largest record that the stream accepts, and whether keys decide the shard of a record."""
         summary = await self._describe_stream(stream)
         with reject_malformed("DescribeStreamSummary"):
             return StreamSummary(largest_record_bytes(summary), summary.get("RecordDistributionStrategy") != "AUTO")
@@ -169,7 +172,7 @@ class KinesisClient:
     # --- streams and shards -------------------------------------------------------------------------------------------------------
 
     async def stream_arn(self, stream: str) -> str:
-        """Return the ARN of a stream. A known ARN needs no call."""
+        """Return the ARN of a stream. If it is already known, no call is made."""
         if arn := arn_of(stream):
             return arn
         if stream not in self._arns:
@@ -197,9 +200,9 @@ class KinesisClient:
         return await list_all_streams(self._transports.for_stream(None))
 
     async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard that is still listed, or the shards after the shard id `after`.
+        """Return every shard that the service still lists, or only those after the shard id `after`.
 
-        Raises: StreamNotFoundError that names the existing streams, if the stream does not exist.
+        Raises: StreamNotFoundError if the stream does not exist. The error names the existing streams.
         """
         parameter = self._stream_parameter(stream)
         name, arn = stream_name(stream), parameter.get("StreamARN")
@@ -211,7 +214,7 @@ class KinesisClient:
             return [parse_shard(shard, name, arn) for shard in described]
 
     async def server_time_ms(self, stream: str) -> int:
-        """Return the time of the service's clock (epoch ms) from the Date header of a response, cut to whole seconds."""
+        """Return the time of the service's clock (epoch ms, cut to whole seconds). It comes from the Date header of a response."""
         try:
             return parse_server_time_ms(await self._call("ListShards", **self._stream_parameter(stream), MaxResults=1))
         except ResourceNotFoundError as error:
@@ -242,9 +245,9 @@ class KinesisClient:
             raise await self._stream_not_found(stream, "DescribeStreamSummary") from error
 
     async def _stream_not_found(self, stream: str, api: str) -> RecordPublisherError:
-        """Return the error for a stream that `api` did not find: a TransientError while the stream is being created.
+        """Return the error for a stream that the call `api` did not find. It is a TransientError while the stream is being created.
 
-        The error names the existing streams, if this identity may list them.
+        A StreamNotFoundError names the existing streams, if this identity may list them.
         """
         parameter = self._stream_parameter(stream)
         try:
@@ -262,7 +265,7 @@ class KinesisClient:
             return StreamNotFoundError(stream, place=place)
 
     def _stream_parameter(self, stream: str) -> dict[str, str]:
-        """Return the parameter that names a stream: its ARN if that is known, else its name."""
+        """Return the parameter that names a stream in a call: its ARN if that is known, else its name."""
         arn = arn_of(stream) or self._arns.get(stream)
         return {"StreamARN": arn} if arn else {"StreamName": stream}
 
@@ -273,7 +276,7 @@ class KinesisClient:
 def _start_parameters(position: StartingPosition, *, type_key: str, sequence_key: str) -> dict[str, Any]:
     """Return the parameters of a call for a starting position.
 
-    `type_key`, `sequence_key`: the names that the call has for the position's type and for its sequence number.
+    - `type_key`, `sequence_key`: what the call names the position's type and its sequence number.
     """
     start: dict[str, Any] = {type_key: position.type.value}
     if position.type is PositionType.AT_TIMESTAMP:
@@ -295,7 +298,7 @@ def largest_record_bytes(summary: Mapping[str, Any]) -> int:
 
 
 def require_text(given: Any) -> str:
-    """Return `given` if it is text. Raises: TypeError if it is not."""
+    """Return `given`. Raises: TypeError if it is not text."""
     if not isinstance(given, str):
         raise TypeError(f"{given!r} is not text")
     return given
@@ -304,15 +307,15 @@ def require_text(given: Any) -> str:
 # --- lists of streams and shards ----------------------------------------------------------------------------------------------------
 
 MAX_PAGES_WITHOUT_NEWS, MAX_LISTED = 10, 1_000_000
-"""The most pages in a row without a new name, and the most names, of a listing. Both limits are far above what the service returns."""
+"""Limits of a listing, far above what the service returns: pages in a row without a new name, and all names."""
 MOST_DIGITS = 256
-"""The most digits of a sequence number. Kinesis uses 56, and Python cannot parse numbers of more than 4,300."""
+"""The most digits that a sequence number may have. Kinesis uses 56. Python cannot parse numbers of more than 4,300."""
 
 
 async def list_all_shards(transport: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
-    """Return every shard as the service describes it, or the shards after the shard id `after`.
+    """Return every shard as the service describes it, or only those after the shard id `after`.
 
-    `stream`: the parameter that names the stream.
+    - `stream`: the parameter that names the stream.
     """
     shards: list[dict[str, Any]] = []
     progress = ListingProgress("ListShards")
@@ -347,7 +350,7 @@ def _parents(shard: dict[str, Any]) -> list[str]:
 
 
 def parse_shard(described: dict[str, Any], stream: str, stream_arn: str | None) -> Shard:
-    """Return the Shard of a description. The shard is closed if it has an ending sequence number.
+    """Return the Shard for the service's description of it. The shard is closed if it has an ending sequence number.
 
     Raises: KeyError, TypeError or ValueError if the description is not as documented.
     """
@@ -390,7 +393,7 @@ async def list_stream_pages(transport: Transport) -> AsyncIterator[dict[str, Any
 
 
 class ListingProgress:
-    """Keeps the names that a listing has returned so far, and makes it an error if the listing's pages never end."""
+    """Makes it an error if the pages of a listing never end. It keeps the names that the listing has returned so far."""
 
     def __init__(self, api: str) -> None:
         self._api = api
@@ -398,7 +401,7 @@ class ListingProgress:
         self._pages_without_news = 0
 
     def check(self, page: Iterable[str]) -> None:
-        """Add the names of a page. Raises: TransientError if too many pages in a row bring no new names, or if there are too many names."""
+        """Add the names of a page. Raises: TransientError if too many pages in a row had no new names, or if there are too many names."""
         known = len(self._listed)
         self._listed.update(page)
         self._pages_without_news = 0 if len(self._listed) > known else self._pages_without_news + 1
@@ -431,7 +434,10 @@ def parse_server_time_ms(response: dict[str, Any]) -> int:
 
 
 def server_time_ms_or_none(response: dict[str, Any]) -> int | None:
-    """Return the time of the service's clock when it sent the response (epoch ms), or None without a valid Date header."""
+    """Return the time of the service's clock when it sent the response (epoch ms, cut to whole seconds).
+
+    Return None if the response has no valid Date header.
+    """
     try:
         return parse_server_time_ms(response)
     except (FatalKinesisError, KeyError):
@@ -442,10 +448,10 @@ def server_time_ms_or_none(response: dict[str, Any]) -> int | None:
 
 
 class StreamTransports:
-    """Makes and keeps a transport for each region and role. Most jobs have one.
+    """Makes and keeps a transport for each region and role. Most jobs have only one.
 
-    A stream given by name belongs to the job's region. A stream given by ARN belongs to the region of its ARN, unless all calls go to
-    `aws.endpoint`. The constructor checks the properties without a call.
+    A stream that is given by name belongs to the job's region. A stream that is given by ARN belongs to the region of the ARN, unless
+    `aws.endpoint` sends all calls to one place. The constructor checks the properties without a call.
 
     Raises: ConfigurationError if a property is invalid.
     """
@@ -464,7 +470,7 @@ class StreamTransports:
             self.for_stream(arn_of(stream))
 
     def for_stream(self, arn: str | None) -> Transport:
-        """Return the transport for the stream with this ARN, or, if `arn` is None, for streams that are given by name.
+        """Return the transport for the stream with this ARN. If `arn` is None, return the transport for streams that are given by name.
 
         Raises: ConfigurationError if the ARN, or a property of its region, is invalid.
         """
@@ -476,9 +482,9 @@ class StreamTransports:
         return self._transports[destination]
 
     def place_of(self, arn: str | None) -> str:
-        """Return the region in which a stream is looked for, and the account in `arn`, as words for an error message.
+        """Return words for an error message on where a stream is looked for: the region, and the account if `arn` is given.
 
-        `arn`: None for a stream that is given by name.
+        - `arn`: the stream's ARN, or None for a stream that is given by name.
         """
         region = (self._home if arn is None else self._destination_of(arn)).region
         if arn is None or region != region_of_arn(arn):
@@ -487,7 +493,7 @@ class StreamTransports:
         return f"{region}, account {account_of_arn(arn)} (from its ARN)"
 
     async def close(self) -> None:
-        """Close every transport; open subscriptions end."""
+        """Close every transport. Open subscriptions end."""
         async with AsyncExitStack() as closing:
             for transport in self._transports.values():
                 closing.push_async_callback(transport.close)
@@ -511,14 +517,14 @@ class StreamTransports:
 
 
 class RegionAndRole(NamedTuple):
-    """Where calls about a stream go: the region, and the role that signs them, or None for the provider's own credentials."""
+    """Where calls about a stream go, and who signs them. If `role` is None, the provider's own credentials sign them."""
 
     region: str
     role: str | None
 
 
 def _transport_to(destination: RegionAndRole, properties: Properties) -> Transport:
-    """Return the transport without the SDK if the properties allow it, else the SDK's transport."""
+    """Return a DirectTransport if the properties allow calls without the SDK, else the SDK's transport."""
 
     def with_sdk() -> Transport:
         from .sdk.transport import SdkTransport
@@ -530,17 +536,17 @@ def _transport_to(destination: RegionAndRole, properties: Properties) -> Transpo
 
 
 class OneTransport:
-    """Uses one given transport for every stream."""
+    """Uses one given transport for every stream, as tests do."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def for_stream(self, arn: str | None) -> Transport:
-        """Return the transport, for any ARN."""
+        """Return the transport. It is the same for any ARN."""
         return self._transport
 
     def place_of(self, arn: str | None) -> str:
-        """Return an empty text, because the transport may lead to any place."""
+        """Return "", because it is not known where the transport leads."""
         return ""
 
     async def close(self) -> None:

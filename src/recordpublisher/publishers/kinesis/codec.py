@@ -29,18 +29,21 @@ except ImportError:  # Without pybase64, payloads are left to msgspec, because P
 
 
 def decode_read(body: bytes | memoryview) -> ReadBody:
-    """Decode the body of a read, in 0.6 to 1.0 us for each record. Raises: msgspec.DecodeError if it is not as documented."""
+    """Decode the body of a read. That takes 0.6 to 1.0 us for each record.
+
+    Raises: msgspec.DecodeError if the body is not as documented.
+    """
     decoded = decode_json(_READ_DECODER, _records_of, body)
     decoded.wire_bytes = len(body)
     return decoded
 
 
 def to_read_response(body: ReadBody, shard: Shard) -> ReadResponse:
-    """Return a decoded body as a `ReadResponse`.
+    """Return a decoded body as a `ReadResponse`. If it has no continuation, or an empty one, the shard has ended.
 
-    The children belong to the stream of `shard`. A missing or empty continuation means the end of the shard.
+    - `shard`: the shard that was read. Its children belong to the same stream.
 
-    Raises: ValueError if a shard id or sequence number is not valid, or a hash key of a child is not a number below 2^128.
+    Raises: ValueError if a shard id, a sequence number or a child's hash key is not valid.
     """
     # Only the first and the last record are checked, because checking each would cost a third of decoding it.
     check_sequence_numbers(*(each.sequence_number for each in body.Records[:1] + body.Records[-1:]))
@@ -64,7 +67,7 @@ def _child_of(shard: Shard, child: _ChildShard) -> Shard:
 
 
 class ReadBody(msgspec.Struct):
-    """The body of a GetRecords response or a SubscribeToShardEvent, as sent. Fields that this kind of body lacks are None.
+    """The body of a GetRecords response or of a SubscribeToShardEvent, as sent. Fields that only the other kind of body has are None.
 
     `Records` is required. If it were optional, any JSON object without a continuation would look like the end of a shard.
     """
@@ -96,14 +99,14 @@ _SHOWN = 80
 
 
 def check_shard_ids(*given: str) -> None:
-    """Check shard ids. Raises: ValueError if a text is not a valid shard id, TypeError if it is not text."""
+    """Check that each text is a valid shard id. Raises: ValueError if one is not, TypeError if one is not text."""
     for each in given:
         if not is_valid_name(each):
             raise ValueError(f"not a shard id: {each[:_SHOWN]!r}. Valid: at most 128 letters, digits, or _ . -")
 
 
 def check_sequence_numbers(*given: str) -> None:
-    """Check sequence numbers. Raises: ValueError if a text is not a valid sequence number."""
+    """Check that each text is a valid sequence number. Raises: ValueError if one is not."""
     for each in given:
         if not _SEQUENCE_NUMBER.fullmatch(each):
             raise ValueError(f"not a sequence number: {each[:_SHOWN]!r}. Valid: 1 to 129 digits")
@@ -112,7 +115,7 @@ def check_sequence_numbers(*given: str) -> None:
 # --- reads while they arrive --------------------------------------------------------------------------------------------------------
 
 MIN_PIECE_BYTES = 32 * 1024
-"""If fewer bytes have arrived, the decoder is not called yet, because a call is not worthwhile (bytes)."""
+"""How many bytes must have arrived before they are decoded. A call of the decoder is not worthwhile for fewer."""
 _RECORDS_START = re.compile(rb'"Records": ?\[')
 _MAX_PREFIX_BYTES = 64 * 1024  # The iterator and the child shards may come before the records.
 _SPLIT = re.compile(rb'\}, ?\{"[A-Za-z]')
@@ -123,13 +126,13 @@ _COMMA, _OPEN, _CLOSE, _SPACE = b",[] "
 
 
 class IncrementalReadDecoder:
-    """Decodes the records of a GetRecords body while its bytes arrive, so that 14 MiB are never buffered or decoded at once.
+    """Decodes the records of a GetRecords body while its bytes arrive. So 14 MiB are never buffered or decoded at once.
 
-    At the end `body` equals `decode_read` of the whole body.
+    At the end, `body` equals the result of `decode_read` for the whole body.
 
     It splits the list of records at `},{"` followed by a letter, with or without a space after the comma. In JSON this occurs only between
-    two objects: inside a string the quotation mark would be escaped, and after the end of a string no letter follows. A body that cannot be
-    split (line ends between records, no list of records) is buffered and decoded as a whole, so that errors are the same in both cases.
+    two objects: inside a string the quotation mark would be escaped, and after the end of a string no letter follows. If a body cannot be
+    split (line ends between records, no list of records), it is buffered and decoded as a whole. So errors are the same in both cases.
     """
 
     body: ReadBody | None = None
@@ -141,9 +144,11 @@ class IncrementalReadDecoder:
         self._is_splittable = True
 
     def feed(self, data: memoryview, is_last: bool) -> int:
-        """Decode records from the front of the bytes, and return how many bytes were consumed.
+        """Decode records from the front of the bytes. Return how many bytes were consumed.
 
-        `is_last`: whether no more bytes follow. Raises: msgspec.DecodeError if the body is malformed.
+        - `is_last`: whether these are the last bytes of the body.
+
+        Raises: msgspec.DecodeError if the body is malformed.
         """
         if is_last:
             self.body = self._decode_rest(data)
@@ -156,10 +161,10 @@ class IncrementalReadDecoder:
         return consumed
 
     def _decode_piece(self, data: memoryview) -> int:
-        """Decode the records that are complete in `data`, and return how many bytes were consumed.
+        """Decode the records that are complete in `data`. Return how many bytes were consumed.
 
-        The remaining bytes begin with the comma before the next record. The next call replaces this comma by a bracket, so that it can
-        decode them as a list.
+        The remaining bytes begin with the comma before the next record. The next call replaces this comma by a bracket, so that the bytes
+        are a list again.
         """
         first = 0 if self._prefix else self._records_start(data)
         split = _last_split(data)
@@ -203,7 +208,7 @@ def _same(records: list[UserRecord]) -> list[UserRecord]:
 
 
 def _last_split(data: memoryview) -> int:
-    """Return the index of the last comma between two records, where the body can be cut, or -1 if there is none."""
+    """Return the index of the last comma between two records, or -1 if there is none. The body can be cut there."""
     # A split is usually near the end, so a small window is searched first.
     for window in (_SEARCH_WINDOW_BYTES, len(data)):
         text = bytes(data[-window:])
@@ -220,13 +225,14 @@ def _last_split(data: memoryview) -> int:
 Decoded = TypeVar("Decoded")
 
 LARGE_PAYLOAD_BYTES = 2_700
-"""Base64 text of at least this length (characters; 2 KiB of data) costs less if it is decoded apart from the JSON. For 10 KiB of data the
-cost is a third.
+"""From this length (characters; 2 KiB of data), it costs less to decode a base64 text apart from the JSON.
+
+For 10 KiB of data the cost is a third.
 """
 _SEARCHED_BYTES = 4_096
 _DATA = b'"Data":"'
 _PLACEHOLDER_BYTES = secrets.token_bytes(9)
-"""The text that stands for a payload that was cut out. It is random, so that no response can contain it on purpose."""
+"""The data that stands for a payload that was cut out. It is random, so that no response can contain it on purpose."""
 _PLACEHOLDER = base64.b64encode(_PLACEHOLDER_BYTES)
 
 
@@ -236,10 +242,11 @@ def decode_json(
     body: bytes | memoryview,
     base64_decode: Callable[..., bytes] | None = simd_decode,
 ) -> Decoded:
-    """Return the same as `decoder.decode(body)`, at a lower cost for large payloads.
+    """Return the result of `decoder.decode(body)`, at a lower cost if payloads are large.
 
-    If the first payload is large and the JSON has the usual form, all payloads are cut out and decoded separately. `records_of` returns the
-    records in the decoded object, which then get their payloads.
+    If the first payload is large and the JSON has the usual form, all payloads are cut out and decoded separately.
+
+    - `records_of`: returns the records in the decoded object. They then receive their payloads.
 
     Raises: msgspec.DecodeError if the body is malformed.
     """
@@ -267,7 +274,7 @@ def _decode_apart(
 ) -> Decoded:
     """Cut out the payloads, decode them and the remaining JSON separately, and put each payload into its record.
 
-    Raises: ValueError if a piece that was cut out is not the payload of one record.
+    Raises: ValueError if something else than the payload of one record was cut out.
     """
     # 1. Cut. A cut at an escaped quotation mark would end in a backslash, which base64 decoding refuses.
     rest, payloads, at = [], [], 0
@@ -295,30 +302,32 @@ def _decode_apart(
 
 _BODY: ContextVar[bytes | None] = ContextVar("recordpublisher_body", default=None)
 PLACEHOLDER = [{"Data": b"", "PartitionKey": "-"}]
-"""A record that the SDK serializes instead of the real ones, which would cost 7 us each. The body that this module has encoded then
-replaces the SDK's.
+"""A record that the SDK serializes instead of the real records, which would cost 7 us each.
+
+The body that this module has encoded then replaces that of the SDK.
 """
 LARGE_PUT_BYTES = 2**20
-"""A body of PutRecords that is larger than this (bytes) is passed to the HTTP client as a file, which the client sends in pieces. The event
-loop runs other tasks in between.
+"""A body of PutRecords above this size (bytes) is passed to the HTTP client as a file.
+
+The client sends a file in pieces. Between them, the event loop runs other tasks.
 """
 _ENCODER = msgspec.json.Encoder()
 _PUT_DECODER = msgspec.json.Decoder(PutRecordsResponse)
 
 
 def encode_put(stream: dict[str, str], entries: Sequence[PutEntry]) -> bytes:
-    """Encode the body of PutRecords. Base64 is done in C: 0.15 us for a record of 200 B."""
+    """Return the body of PutRecords. Base64 is encoded in C: 0.15 us for a record of 200 B."""
     return _ENCODER.encode({**stream, "Records": entries})
 
 
 def decode_put(body: bytes) -> PutRecordsResponse:
-    """Decode the results of PutRecords, in the order of the records. Raises: msgspec.DecodeError if the body is not as documented."""
+    """Return the results of PutRecords, in the order of the records. Raises: msgspec.DecodeError if the body is not as documented."""
     return _PUT_DECODER.decode(body)
 
 
 @contextmanager
 def preset_body(body: bytes | None) -> Iterator[None]:
-    """Make the calls of this task in the `with` block send `body`. If it is None, they send the body that the SDK has made."""
+    """Let the SDK's calls of this task in the `with` block send `body`. If it is None, they send the body that the SDK has made."""
     token = _BODY.set(body)
     try:
         yield
@@ -327,9 +336,9 @@ def preset_body(body: bytes | None) -> Iterator[None]:
 
 
 def replace_body(params: dict[str, Any], **_: Any) -> None:
-    """Replace the body of a call by the one of `preset_body`, before the SDK signs the call.
+    """Replace the body of a call by that of `preset_body`. Called before the SDK signs the call.
 
-    This handles the SDK's event `before-call.kinesis.PutRecords`, in the task of the caller.
+    It handles the SDK's event `before-call.kinesis.PutRecords`, in the task of the caller.
     """
     body = _BODY.get()
     if body is not None:
@@ -337,18 +346,18 @@ def replace_body(params: dict[str, Any], **_: Any) -> None:
 
 
 def as_http_body(body: bytes | None) -> bytes | io.BytesIO | None:
-    """Return the body as the HTTP client should get it: a large one as a file, which the client sends in pieces."""
+    """Return the body as the HTTP client should get it. A large body becomes a file, because the client sends a file in pieces."""
     return io.BytesIO(body) if body is not None and len(body) > LARGE_PUT_BYTES else body
 
 
 # --- responses by their shapes ------------------------------------------------------------------------------------------------------
 
 READ = "read"
-"""The key under which a parsed response has its `ReadBody`."""
+"""The key of the `ReadBody` in a parsed response."""
 PUT = "put"
-"""The key under which a parsed response has its `PutRecordsResponse`."""
+"""The key of the `PutRecordsResponse` in a parsed response."""
 RAW_EVENTS = "raw_events"
-"""The key under which a parsed response has the open HTTP response of an event stream."""
+"""The key of the open HTTP response of an event stream, in a parsed response."""
 
 
 def decode_object(body: bytes) -> dict[str, Any]:
@@ -357,7 +366,7 @@ def decode_object(body: bytes) -> dict[str, Any]:
 
 
 def decode_error(body: bytes | memoryview) -> dict[str, str]:
-    """Return the fields of an error. An error of a proxy may be any JSON, or any text, which is then the `message`."""
+    """Return the fields of an error. If the body is not a JSON object, as from a proxy, its text is the field `message`."""
     try:
         parsed = msgspec.json.decode(body) if body else {}
     except RecursionError:
@@ -377,4 +386,4 @@ RESPONSE_DECODERS: dict[str, Decode] = {
     "SubscribeToShardOutput": lambda body: {RAW_EVENTS: body},
     "GetShardIteratorOutput": decode_object,
 }
-"""Decoders for the frequent responses, which replace the SDK's. The keys are the SDK's names of the responses' shapes."""
+"""Decoders for the frequent responses, instead of the SDK's. The keys are the SDK's names for the shapes of the responses."""

@@ -20,7 +20,7 @@ from ..properties.reading_properties import (
 
 
 def keys_of(properties: Properties, profile: dict[str, str]) -> Keys | None:
-    """Return the keys that the SDK would find, or None if only the SDK can find them."""
+    """Return the keys that the SDK would find, or None if only the SDK can find them. `profile`: the result of `plain_profile`."""
     # A profile that a property names takes precedence over the environment, and the environment over any other profile.
     provider = provider_name(properties)
     if provider == "BASIC":
@@ -46,9 +46,7 @@ class Keys(msgspec.Struct):
 
 
 def provider_name(properties: Properties) -> str:
-    """Return the name of the credentials provider: the one that is set, else BASIC if one of the basic keys is set (the other is then
-    required), else AUTO.
-    """
+    """Return the name of the credentials provider: the one that is set, else BASIC if a basic key is set, else AUTO."""
     has_basic = properties.is_set(ACCESS_KEY_ID) or properties.is_set(SECRET_KEY)
     return (
         "BASIC" if has_basic and not properties.is_set(CREDENTIALS_PROVIDER) else properties.value(CREDENTIALS_PROVIDER)
@@ -58,15 +56,16 @@ def provider_name(properties: Properties) -> str:
 _PROFILE_KEYS = {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
 _PROFILE_SETTINGS = _PROFILE_KEYS | {"region", "output", "endpoint_url"}
 _SECTION_NAME = re.compile(r"((profile|sso-session|services) )?[\w.@+-]+", re.ASCII)
-"""Section names that are read in the same way here and by the SDK. The SDK splits other names as a shell does, and takes any section
-that begins with `profile` as a profile.
+"""Matches section names that the SDK reads in the same way as this module.
+
+The SDK splits other names as a shell does, and takes any section that begins with `profile` as a profile.
 """
 
 
 def plain_profile(properties: Properties) -> dict[str, str] | None:
     """Return the settings of the profile, or None if only the SDK can find out what the profile means.
 
-    Keys come from the credentials file if it has any for the profile, else from the configuration file.
+    If the credentials file has keys for the profile, they are used, else those in the configuration file.
     """
     chosen = properties.value(PROFILE_NAME) or os.environ.get("AWS_PROFILE")
     name = "default" if chosen is None else chosen
@@ -85,7 +84,7 @@ def plain_profile(properties: Properties) -> dict[str, str] | None:
 
 
 def _section(path: str, *names: str) -> dict[str, str] | None:
-    """Return the settings of the section with one of these names, or None if there is no such section.
+    """Return the settings of the section with one of these names, or None if there is none.
 
     Raises: ValueError if the SDK may read the file differently; OSError if it cannot be read.
     """

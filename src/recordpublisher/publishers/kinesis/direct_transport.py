@@ -1,7 +1,7 @@
-"""DirectTransport sends the calls of most jobs without the AWS SDK, which is not even imported.
+"""DirectTransport sends the calls of most jobs without the AWS SDK. The SDK is not even imported.
 
 A call is signed by `SignedPost`, sent by `Http1Pools`, and decoded while its response arrives. `FastPathCalls` combines these, at a tenth
-of the SDK's CPU. `SdkTransport` uses `FastPathCalls` for the frequent calls.
+of the SDK's CPU. `SdkTransport` also uses `FastPathCalls`, for the frequent calls.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from .trusted_cas import client_tls, environment_ca_bundle
 class DirectTransport:
     """A Transport that makes the calls of `HOST_KINDS` and `QUEUE_CALLS` with this package's own HTTP/1.1 client and signatures.
 
-    Other calls go through the SDK's transport, which it makes at the first such call, and owns. Calls have the same deadline as those of
-    `SdkTransport`, and the same limit on how many start at once.
+    Other calls go through the SDK's transport. It is made at the first such call, and closed with this object. Calls have the same deadline
+    as those of `SdkTransport`, and the same limit on how many start at once.
 
     Raises: ConfigurationError if the trusted CAs cannot be used.
     """
@@ -68,27 +68,27 @@ class DirectTransport:
         self._calls = {api: FastPathCalls(api, self._http, self._keys, partial(self._route, api)) for api in apis}
 
     async def call(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """Make one call with a deadline and without retries.
+        """Make one call, without retries, and return its response. The call has a deadline.
 
-        Raises: KinesisError if the call fails, ConfigurationError if the credentials cannot be used.
+        Raises: KinesisError if the call fails; ConfigurationError if the credentials cannot be used.
         """
         response = await self._call(api, parameters, None)
         return response or await self._sdk_transport().call(api, **parameters)
 
     async def call_with_body(self, api: str, body: bytes, **parameters: Any) -> dict[str, Any]:
-        """Make a call whose body is already encoded; `parameters` name the stream."""
+        """Make one call whose body is already encoded. `parameters` name the stream."""
         response = await self._call(api, parameters, body)
         return response or await self._sdk_transport().call_with_body(api, body, **parameters)
 
     async def subscribe(self, api: str, **parameters: Any) -> dict[str, Any]:
-        """Make one call whose response stays open; the caller sets the deadline.
+        """Make one call whose response stays open. The caller sets the deadline.
 
-        Raises: KinesisError if the call fails, ConfigurationError if the credentials cannot be used.
+        Raises: KinesisError if the call fails; ConfigurationError if the credentials cannot be used.
         """
         return await self._sdk_transport().subscribe(api, **parameters)
 
     async def close(self) -> None:
-        """Close every connection; open subscriptions end."""
+        """Close every connection. Open subscriptions end."""
         await self._http.close()
         if self._sdk is not None:
             await self._sdk.close()
@@ -103,7 +103,7 @@ class DirectTransport:
         )
 
     async def _has_other_keys(self, used: Keys) -> bool:
-        """Read the environment and the profile again, and return whether they now have other keys than `used`."""
+        """Read the environment and the profile again. Return whether they now have other keys than `used`."""
         self._access = access_without_sdk(self._properties, self._access.region, None) or self._access
         return self._access.keys != used
 
@@ -139,9 +139,9 @@ _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 class FastPathCalls:
     """Makes the calls of one API with this package's own signature, HTTP client and decoders.
 
-    A call is left to the SDK if its URL or its keys are not known, or if it needs a proxy.
+    It leaves a call to the SDK if the call's URL or keys are not known, or if it needs a proxy.
 
-    - `credentials`: returns the keys. It is called before each request, so that the keys are renewed as usual.
+    - `credentials`: returns the keys. It is called before each request, so that expired keys are renewed.
     """
 
     def __init__(
@@ -153,9 +153,9 @@ class FastPathCalls:
         self._route_of = route_of
 
     async def call(self, parameters: dict[str, Any], body: bytes | None = None) -> dict[str, Any] | None:
-        """Make a call and return the response in the form of the SDK. Return None if the SDK must make this call.
+        """Make a call, and return the response in the SDK's form. Return None if the SDK must make this call.
 
-        `body` is the request body if the caller has encoded it.
+        - `body`: the body of the request, or None to encode `parameters`.
 
         Raises: KinesisError if the response is an error; network errors, which `translate_errors` maps.
         """
@@ -191,7 +191,7 @@ class FastPathCalls:
 
 
 def _encode(parameters: dict[str, Any]) -> bytes:
-    """Return the parameters as JSON. A time becomes epoch seconds, as the SDK sends it."""
+    """Return the parameters as JSON. A time becomes a number of epoch seconds, as the SDK sends it."""
     at = parameters.get("Timestamp")
     if isinstance(at, datetime):
         parameters = {**parameters, "Timestamp": at.timestamp()}
@@ -199,7 +199,7 @@ def _encode(parameters: dict[str, Any]) -> bytes:
 
 
 def error_in_response(api: str, status: int, body: bytes) -> KinesisError:
-    """Return the error that a response contains, as the SDK reads it: the code is the name in `__type`, or else the HTTP status."""
+    """Return the error in a response. As in the SDK, its code is the name in `__type`, or else the HTTP status."""
     text = body.strip()
     if status >= 500 and (not text or text.startswith(b"<html>")):  # A load balancer has answered, not the service.
         return error_for_code(api, str(status), _PHRASES.get(status, ""), status)
@@ -216,7 +216,7 @@ API_VERSION = "Kinesis_20131202"
 
 
 class Credentials(Protocol):
-    """The keys that sign a request: frozen credentials of the SDK, or `Keys`."""
+    """The keys that sign a request. Frozen credentials of the SDK and `Keys` have these attributes."""
 
     access_key: str
     secret_key: str
@@ -224,10 +224,12 @@ class Credentials(Protocol):
 
 
 class SignedPost:
-    """Builds POST requests to one URL of Kinesis, with the same signature as the SDK, in a tenth of its time.
+    """Builds signed POST requests to one URL of Kinesis. The signature is that of the SDK, in a tenth of its time.
 
-    `headers` must have `Content-Type` and `X-Amz-Target`. These are signed, as are host, time and session token. Other headers are sent
-    unsigned. The constant parts of request and signature are made once.
+    The parts that are the same in all requests are made once.
+
+    - `headers`: must have `Content-Type` and `X-Amz-Target`. These are signed, as are host, time and session token. Other headers are sent
+      unsigned.
     """
 
     def __init__(self, url: str, headers: Mapping[str, str], region: str) -> None:
@@ -242,7 +244,7 @@ class SignedPost:
         self._start = f"POST {parts.path or '/'} HTTP/1.1\r\n" + "".join(f"{k}: {v}\r\n" for k, v in sent.items())
 
     def build(self, body: bytes, credentials: Credentials, now: float) -> bytes:
-        """Return the bytes of a request, head and body, signed at `now` (epoch seconds).
+        """Return the bytes of a request (head and body), signed at the time `now` (epoch seconds).
 
         Raises: ConfigurationError if the access key or the token has control characters.
         """
@@ -283,7 +285,7 @@ class SignedPost:
 
 
 RouteOf = Callable[[dict[str, Any]], SignedPost | None]
-"""A function that returns, for a call's parameters, the URL and the headers to sign, or None if the SDK must make the call."""
+"""A function that returns, for a call's parameters, the `SignedPost` of its URL, or None if the SDK must make the call."""
 
 
 def json_headers(api: str) -> dict[str, str]:
@@ -300,15 +302,16 @@ def _normalize(path: str) -> str:
 # --- the start of calls -------------------------------------------------------------------------------------------------------------
 
 MAX_STARTS_PER_LOOP_ITERATION = 32
-"""The most calls that start in one iteration of the event loop. Signing and sending a call takes half a millisecond of CPU, so a
-thousand at once would block the loop for half a second.
+"""The most calls that start in one iteration of the event loop.
+
+Signing and sending a call takes half a millisecond of CPU. A thousand calls at once would block the loop for half a second.
 """
 
 
 class CallStartLimiter:
     """Limits how many calls start in one iteration of the event loop. Further calls start in the next iterations, in order.
 
-    It does not limit how many calls are open, so a slow call delays no other call.
+    The number of open calls is not limited, so a slow call delays no other call.
     """
 
     def __init__(self, per_iteration: int = MAX_STARTS_PER_LOOP_ITERATION) -> None:
@@ -330,7 +333,7 @@ class CallStartLimiter:
         await slot
 
     def _start_iteration(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin a new iteration, in which waiting calls come first."""
+        """Begin a new iteration of the event loop. Calls that wait come first."""
         self._free = self._at_once
         while self._free and self._waiting:
             slot = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""Finds the region and the endpoint of calls: for streams, for queues, and by the ARN of a stream."""
+"""Finds the region and the endpoint of calls about streams and queues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITIONS = {
     "aws-eusc": (r"eusc-de-[a-z]+-\d+", "amazonaws.eu"),
     "aws-us-gov": (r"us-gov-[a-z]+-\d+", "amazonaws.com"),
 }
-"""The AWS partitions: a pattern of their regions, and the suffix of their hosts."""
+"""The AWS partitions, each with a pattern of its regions, and the suffix of its hosts."""
 HOST_KINDS = {
     "GetRecords": "data",
     "GetShardIterator": "data",
@@ -28,7 +28,7 @@ HOST_KINDS = {
     "DescribeStreamSummary": "control",
     "DescribeStreamConsumer": "control",
 }
-"""The calls that most jobs make, with the kind of host that serves each. Calls for a stream's ARN go to such a host of the account."""
+"""The calls that most jobs make, with the kind of host that serves each. Calls with a stream's ARN go to such a host of the account."""
 
 
 # --- endpoint and region ------------------------------------------------------------------------------------------------------------
@@ -39,7 +39,9 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 def endpoint_of(properties: Properties, region: str | None = None) -> str | None:
-    """Return the endpoint of a region: the one that is set for the region, else the one set for all, else None for the service's own.
+    """Return the endpoint that the properties set for a region, or None to use the service's own.
+
+    The endpoint of this region takes precedence over the endpoint of all regions.
 
     Raises: ConfigurationError if the endpoint is not an http or https URL with a host.
     """
@@ -55,10 +57,13 @@ def endpoint_of(properties: Properties, region: str | None = None) -> str | None
 
 
 def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
-    """Return the region of streams that are given by name, and of other services.
+    """Return the region of streams that are given by name, and of other services. It is the first of these:
 
-    It is the first of these: the region that is set, the region that all ARNs share, the region of the environment or the profile, and the
-    region of the first ARN. With `aws.endpoint` any region works.
+    1. the region that a property sets,
+    2. the region that all ARNs share,
+    3. the region of the environment or the profile,
+    4. the region of the first ARN,
+    5. any region, if `aws.endpoint` is set.
 
     Raises: ConfigurationError if no region is found, or if the region is not valid.
     """
@@ -66,7 +71,7 @@ def region_of(properties: Properties, streams: Iterable[str] = ()) -> str:
 
 
 def region_and_source(properties: Properties, streams: Iterable[str] = ()) -> tuple[str, str]:
-    """Return the region of `region_of`, and, for messages, where it was found. Raises: the errors of `region_of`."""
+    """Return the region as `region_of` does, and where it was found, in words for messages. Raises: the errors of `region_of`."""
     in_arns = sorted({region_of_arn(arn) for stream in streams if (arn := arn_of(stream))})
     region, source = properties.value(REGION), f"from {REGION.key}"
     if region is None and len(in_arns) == 1:
@@ -88,7 +93,7 @@ def region_and_source(properties: Properties, streams: Iterable[str] = ()) -> tu
 
 
 def _region_of_environment(properties: Properties) -> tuple[str | None, str]:
-    """Return the region of the environment, else of the profile, or None; and, for messages, where it was found."""
+    """Return the region of the environment, else of the profile, else None. Also return where it was found, in words for messages."""
     # As in boto3, the environment takes precedence over any profile, even over one that a property selects.
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         if region := os.environ.get(name):
@@ -102,18 +107,18 @@ def _region_of_environment(properties: Properties) -> tuple[str | None, str]:
 
 
 def host_header(url: SplitResult) -> str:
-    """Return the host and port of a URL as they are signed and sent. The scheme's default port is left out."""
+    """Return the host and port of a URL as they are signed and sent. A port that is the scheme's default is left out."""
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
     return host if url.port in (None, DEFAULT_PORTS[url.scheme]) else f"{host}:{url.port}"
 
 
 def tls_name(url: SplitResult) -> str:
-    """Return the name that a URL's certificate must have: its host without the final dot, which in DNS marks a full name."""
+    """Return the name that the certificate of a URL's server must have. It is the host without the final dot of a full DNS name."""
     return (url.hostname or "").removesuffix(".")
 
 
 def is_http_url(text: str) -> bool:
-    """Return whether a text is the URL of an http or https server."""
+    """Return whether a text is an http or https URL with a host and without credentials."""
     try:
         parts = urlsplit(text)
         # A URL with credentials is refused, because they would be shown with the endpoint in messages.
@@ -145,8 +150,8 @@ _REGIONAL = r"https://kinesis(?P<fips>-fips)?\.(?P<rest>.+)"
 def queue_url(kinesis_url: str, api: str, queue_arn: str | None, is_fips: bool = False) -> str:
     """Return the URL of a call about a queue, by the rules of botocore 1.44.8.
 
-    - `kinesis_url`: the URL of other calls to Kinesis. If it is not a host of AWS, it is also the result.
-    - `is_fips`: whether FIPS endpoints must be used. In us-gov `kinesis_url` does not show that.
+    - `kinesis_url`: the URL of other calls to Kinesis. If it is not a host of AWS, it is returned.
+    - `is_fips`: whether FIPS endpoints must be used. In us-gov, `kinesis_url` does not show that.
     """
     # The SDK versions that the constraints allow do not know these calls. So their hosts are found here, and this package signs and sends
     # them.

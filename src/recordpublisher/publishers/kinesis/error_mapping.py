@@ -42,8 +42,9 @@ T = TypeVar("T")
 
 @contextmanager
 def translate_errors(api: str) -> Iterator[None]:
-    """Raise the errors of the `with` block as classes of `errors.py`, with their cause. Programming errors (such as TypeError) pass
-    unchanged.
+    """Raise the errors of the `with` block as classes of `errors.py`, with their cause.
+
+    Programming errors (such as TypeError) are not changed.
     """
     try:
         yield
@@ -57,7 +58,7 @@ def translate_errors(api: str) -> Iterator[None]:
 
 
 def translate(api: str, error: Exception) -> RecordPublisherError | None:
-    """Return the class of `errors.py` for an error of another library, or None for a programming error."""
+    """Return the error as a class of `errors.py`, or None if it is a programming error."""
     if isinstance(error, (*NETWORK, *BROKEN_RESPONSE)):
         return error_of_transport(api, error)
     # If the SDK was not imported, the error cannot come from it, and it need not be loaded here.
@@ -65,15 +66,16 @@ def translate(api: str, error: Exception) -> RecordPublisherError | None:
 
 
 MOST_FOREIGN_RESPONSES = 3
-"""If an endpoint has sent this many responses that are not of Kinesis, and none of Kinesis, it is another server. One may come from a
-proxy.
+"""How many responses that are not of Kinesis prove that an endpoint is another server, if none was of Kinesis.
+
+A single such response may come from a proxy.
 """
 
 
 class EndpointCheck:
-    """Translates the errors of one endpoint's calls, and finds out whether the endpoint is another web server, such as the user's own.
+    """Translates the errors of one endpoint's calls, and detects an endpoint that is another web server, such as the user's own.
 
-    Once an endpoint has answered like Kinesis, it counts as Kinesis: calls that a proxy answers later are retried.
+    Once an endpoint has answered like Kinesis, it counts as Kinesis. If a proxy answers a later call, the call is retried.
     """
 
     def __init__(self) -> None:
@@ -96,11 +98,12 @@ class EndpointCheck:
 
 
 def refuse_foreign(headers: Mapping[str, str], body: str) -> None:
-    """Check a response of status 200 that has no field of the API. Raises: ForeignResponseError if its headers are those of a
-    page or of another API.
+    """Raise an error if a response of status 200 comes from another server. Call it if the response has no field of the API.
 
     - `headers`: the response's headers, with lower-case names.
     - `body`: the response's body, for the message.
+
+    Raises: ForeignResponseError if the headers are those of a web page or of another API.
     """
     # Other servers that emulate Kinesis may lack these headers, so the headers alone decide nothing.
     if "x-amzn-requestid" in headers or not headers.get("content-type", "").startswith(("text/", "application/json")):
@@ -127,12 +130,14 @@ def reject_malformed(api: str) -> Iterator[None]:
 
 
 async def retry_with_new_token(call: Callable[[], Awaitable[T]], renew: Callable[[], Awaitable[bool]]) -> T:
-    """Make a call, and make it once more if the service has refused its credentials and another attempt may succeed.
+    """Make a call. Make it once more if the service has refused its credentials, and another attempt may succeed.
 
-    It may succeed if the service refused the time of the signature, or if it refused the token as expired and the provider has another
-    token now.
+    Another attempt may succeed in two cases:
 
-    - `renew`: asks the provider again, and returns whether the call would now be signed with other keys.
+    - The service refused the time of the signature.
+    - The service refused the token as expired, and the provider now has another token.
+
+    - `renew`: asks the provider again. It returns whether the call would now be signed with other keys.
     """
     # A token may be refused although it is valid by its date, for example after a session was revoked.
     try:
@@ -145,7 +150,6 @@ async def retry_with_new_token(call: Callable[[], Awaitable[T]], renew: Callable
 
 
 def _is_time_refused(error: FatalKinesisError) -> bool:
-    """Return whether the service has refused a call because its signature is too old or in the future."""
     # The machine may have slept between the signature of a request and its arrival, for example while a connection was opened. A signature
     # is valid for five minutes. If the clock itself is wrong, the second call fails in the same way.
     is_about_time = "Signature expired" in str(error) or "Signature not yet current" in str(error)
@@ -198,7 +202,10 @@ def _kind_of(code: str, http_status: int) -> type[KinesisError]:
 
 
 def hint_for(code: str, kind: type[KinesisError]) -> str:
-    """Return what a person can do about a fatal error code, as the end of a message. Return an empty text for an error that is retried."""
+    """Return what a person can do about a fatal error code, as the end of a message. Return "" for an error that is retried.
+
+    - `kind`: the class of the error.
+    """
     return f"; {HINTS.get(code, DEFAULT_HINT)}" if issubclass(kind, FatalKinesisError) else ""
 
 
@@ -251,7 +258,7 @@ HINTS = {
     "ValidationException": "check the names and ARNs of streams and consumers in the properties",
     "UnknownOperationException": f"the endpoint is not Kinesis, or does not support this call: check {ENDPOINT.key}",
 }
-"""The advice for a person about a fatal error, by error code."""
+"""The advice in messages of fatal errors, by error code."""
 _OF_THE_FUTURE = (
     f"; the start is in the future: set {INITIAL_POSITION.key} to a time that has passed; stored positions are moved by "
     "`recordpublisher positions reset`"
@@ -274,7 +281,7 @@ class MalformedResponseError(Exception):
 
 
 class ForeignResponseError(Exception):
-    """A response of status 200 is not one of Kinesis: a proxy or another web server has sent it."""
+    """A response of status 200 is not from Kinesis. A proxy or another web server has sent it."""
 
 
 class StreamLostError(Exception):
@@ -284,13 +291,14 @@ class StreamLostError(Exception):
 BROKEN_RESPONSE = (*UNDECODABLE, TruncatedStreamError, MalformedResponseError, ForeignResponseError)
 NETWORK = (TimeoutError, EOFError, OSError, StreamLostError)
 MAX_RESPONSE_BYTES = 32 * 2**20
-"""The most bytes of one response, or of one event of a subscription. 10 MiB of records (service limit) are 14 MiB in JSON, and keys come
-in addition.
+"""The most bytes of one response, or of one event of a subscription.
+
+10 MiB of records (the service's limit) are 14 MiB in JSON, and keys come in addition.
 """
 
 
 def check_response_size(size: int) -> None:
-    """Check the size of a response. Raises: MalformedResponseError if it is longer than any response of the service."""
+    """Check the size of a response (bytes). Raises: MalformedResponseError if it is longer than any response of the service."""
     if size > MAX_RESPONSE_BYTES:
         raise MalformedResponseError(
             f"a response of {size:,} bytes or more; the service sends less than {MAX_RESPONSE_BYTES:,}"
@@ -315,8 +323,9 @@ def error_of_transport(api: str, error: Exception) -> KinesisError:
 
 
 def is_host_unknown(error: object) -> bool:
-    """Return whether an error means that DNS does not know the host. False if DNS itself does not answer, or if `error` is not an
-    exception.
+    """Return whether an error means that DNS does not know the host.
+
+    Return False if DNS itself does not answer, or if `error` is not an exception.
     """
     codes = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
     return any(isinstance(cause, socket.gaierror) and cause.errno in codes for cause in _causes(error))
@@ -326,9 +335,9 @@ _HOST_OF_REGION = re.compile(r"\.((?:[a-z]+-)+\d+)\.(?:amazonaws\.|api\.aws)")
 
 
 def _unknown_region(message: str) -> str:
-    """Return a hint if the host in a message is that of a region which the SDK's list lacks, else "".
+    """Return a hint if the host in a message belongs to a region that the SDK's list does not have, else "".
 
-    There is no hint if DNS knows the host, because the region may be newer than the SDK, or the host may be in a private network.
+    Call it only if DNS does not know the host. Otherwise the region may be newer than the SDK, or the host may be in a private network.
     """
     if (found := _HOST_OF_REGION.search(message)) is None:
         return ""
@@ -352,8 +361,9 @@ def _known_regions() -> list[str]:
 
 
 def speaks_no_tls(error: object) -> bool:
-    """Return whether an error means that the server at an `https://` address does not speak TLS: the address should begin with
-    `http://`.
+    """Return whether an error means that the server at an `https://` address does not speak TLS.
+
+    The address should begin with `http://`.
     """
     return any(
         isinstance(cause, ssl.SSLError) and getattr(cause, "reason", None) in NOT_TLS for cause in _causes(error)
@@ -370,7 +380,7 @@ def is_refused(error: object) -> bool:
 def is_unanswered(error: object) -> bool:
     """Return whether a call got no response at all: the port is closed, a firewall is in between, or the connection was lost.
 
-    If `error` is only the text of an error, the result is False.
+    Return False if `error` is only the text of an error.
     """
     return any(isinstance(cause, NETWORK) for cause in _causes(error))
 
@@ -380,7 +390,7 @@ def _is_bad_certificate(error: BaseException) -> bool:
 
 
 def _causes(error: object) -> Iterator[BaseException]:
-    """Yield the error and its causes, which the SDK keeps in `kwargs`. Yield nothing if `error` is not an exception."""
+    """Yield the error and its causes. The SDK keeps them in `kwargs`. Yield nothing if `error` is not an exception."""
     while isinstance(error, BaseException):
         yield error
         inner = getattr(error, "kwargs", {}).get("error")
@@ -394,8 +404,7 @@ class _SdkErrors(NamedTuple):
     """The error classes of the AWS SDK, and of the HTTP clients that come with it.
 
     - `no_credentials`: the credentials are missing or incomplete.
-    - `refresh_failed`: a renewal of credentials failed. When a `credential_process` prints malformed JSON at a renewal, the SDK passes on
-      the JSONDecodeError.
+    - `refresh_failed`: a renewal of credentials failed. If a `credential_process` prints malformed JSON, that is a JSONDecodeError.
     - `transport`: errors of the network, and of responses that cannot be read. They come from the SDK, from aiohttp (which reads event
       streams), and from urllib3 (in an SDK of the user's own).
     """
@@ -407,7 +416,7 @@ class _SdkErrors(NamedTuple):
 
 @functools.cache
 def _sdk_errors() -> _SdkErrors:
-    """Return the classes of the SDK's errors. Called only after the SDK was imported."""
+    """Return the classes of the SDK's errors. Call it only after the SDK was imported, because it loads the SDK."""
     import aiohttp
     import urllib3.exceptions
     from aiohttp.http_exceptions import HttpProcessingError

@@ -1,4 +1,4 @@
-"""EventSubscription: one open SubscribeToShard call, whose events are read and decoded one at a time."""
+"""EventSubscription: one open SubscribeToShard call. Its events are read and decoded one at a time."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ API = "SubscribeToShard"
 class EventSubscription:
     """One open subscription (the Subscription port). It reads from its socket only while `__anext__` is awaited.
 
-    If `__anext__` is cancelled, nothing is lost: the bytes stay buffered, and the next call continues. Only one caller may await it at a
-    time.
+    Only one caller may await `__anext__` at a time. If the wait is cancelled, nothing is lost: the bytes stay buffered, and the next call
+    continues.
 
-    `read_buffer` receives the encrypted bytes of all subscriptions of an event loop. Its size limits how much is read at once.
+    - `read_buffer`: receives the encrypted bytes of all subscriptions of an event loop. Its size limits how much is read at once.
     """
 
     def __init__(self, response: Any, shard: Shard, read_buffer: bytearray) -> None:
@@ -58,12 +58,12 @@ class EventSubscription:
         return event
 
     async def close(self) -> None:
-        """Close the connection; safe to call twice."""
+        """Close the connection. A second call does nothing."""
         self._response.close()
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Read from the socket during the `with` block. Outside the block the connection's buffers fill up, which stops the sender."""
+        """Read from the socket during the `with` block. Outside the block the connection's buffers fill up, and the sender stops."""
         if (transport := self._transport) is not None:
             transport.resume_reading()
         try:
@@ -77,7 +77,7 @@ class EventSubscription:
 
     @property
     def _transport(self) -> Any:
-        """The transport of the socket. None after the end of the body, and for a response that stops the sender itself (HTTP/2)."""
+        """The transport of the socket. It is None after the end of the body, and for HTTP/2, which stops the sender itself."""
         connection = self._response.connection
         return None if connection is None else connection.transport
 
@@ -92,7 +92,10 @@ class EventSubscription:
         return None
 
     def _event_in(self, frame: Frame) -> ReadResponse | None:
-        """Return the event in a frame, or None if the frame has none. Raises: the error in the frame, as a class of `errors.py`."""
+        """Return the event in a frame, or None if the frame has no event.
+
+        Raises: an error of `errors.py` if the frame contains an error.
+        """
         headers = frame.headers
         kind = headers.get(":message-type")
         if kind == "exception":
@@ -121,13 +124,13 @@ _FRAME_OVERHEAD = _PRELUDE.size + _CHECKSUM.size
 _MAX_PAYLOAD_BYTES = 24 * 2**20  # The SDK has the same limit.
 _MAX_HEADERS_BYTES = 128 * 2**10  # The SDK has the same limit.
 _VALUE_BYTES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
-"""The length of a header's value by its type: true, false, the integers, timestamp, UUID (bytes)."""
+"""The length of a header's value (bytes), by the type of the value: true, false, the integers, timestamp, UUID."""
 _SIZED_TYPES = (6, 7)
-"""The header types for bytes and text. Their values begin with two bytes for their length."""
+"""The types of header values that are bytes or text. Such a value begins with its length, in two bytes."""
 
 
 class FrameReader:
-    """Splits the bytes of an event stream into frames. It buffers at most one read of the socket beyond the end of a frame."""
+    """Splits the bytes of an event stream into frames. Beyond the end of a frame, it buffers at most one read of the socket."""
 
     # The SDK's own buffer is not used for two reasons. It copies everything at each chunk, which is quadratic in the frame's size. And it
     # takes a body that ends inside a frame for a complete one, which here is an error.
@@ -138,10 +141,13 @@ class FrameReader:
         self._buffered_bytes = 0
 
     async def next(self) -> Frame | None:
-        """Return the next frame, or None at the end of the body. If the call is cancelled, the bytes stay buffered for the next one.
+        """Return the next frame, or None at the end of the body. If the call is cancelled, the bytes stay buffered for the next call.
 
-        Raises: TruncatedStreamError if the body ends inside a frame; the SDK's errors if a checksum or a length is wrong;
-        MalformedResponseError if a header is incomplete or of an unknown type.
+        Raises:
+
+        - TruncatedStreamError if the body ends inside a frame.
+        - MalformedResponseError if a header is incomplete or of an unknown type.
+        - The SDK's errors if a checksum or a length is wrong.
         """
         if not await self._fill(_PRELUDE.size):
             return None
@@ -167,7 +173,7 @@ class FrameReader:
         return True
 
     def _pop(self, length: int) -> bytes:
-        """Remove and return the first `length` bytes."""
+        """Remove the first `length` bytes from the buffer, and return them."""
         # Only the last chunk can have bytes after these, because `_fill` stops as soon as there are enough.
         *whole, last = self._chunks
         self._buffered_bytes -= length
@@ -177,15 +183,16 @@ class FrameReader:
 
 
 class Frame(NamedTuple):
-    """One frame; `payload` is a view of its bytes, not a copy."""
+    """One frame. `payload` is a view of its bytes, not a copy."""
 
     headers: Mapping[str, Any]
     payload: memoryview
 
 
 def _parse_prelude(prelude: bytes) -> tuple[int, int]:
-    """Return the length of the frame and of its headers. The checksum of the prelude is verified first, because these lengths decide how
-    many bytes are awaited.
+    """Return the length of a frame, and the length of its headers (bytes), from the frame's first bytes.
+
+    Their checksum is verified first, because the lengths decide how many bytes are awaited.
     """
     length, headers_length, checksum = _PRELUDE.unpack(prelude)
     _verify_checksum(prelude[:8], checksum)
@@ -211,7 +218,7 @@ def _verify_checksum(data: bytes | memoryview, checksum: int) -> None:
 
 @lru_cache(maxsize=64)  # Cached, because all events have the same headers.
 def _headers(packed: bytes) -> Mapping[str, Any]:
-    """Return headers as the SDK parses them.
+    """Return the headers of a frame, as the SDK parses them.
 
     Raises: MalformedResponseError if a header is incomplete or of an unknown type; the SDK's header errors.
     """
@@ -224,9 +231,9 @@ def _headers(packed: bytes) -> Mapping[str, Any]:
 
 
 def _verify_complete(packed: bytes) -> None:
-    """Check that no header is incomplete.
+    """Check that no header of a frame is incomplete.
 
-    Raises: ValueError or IndexError if a header is incomplete, KeyError if its type is unknown.
+    Raises: ValueError or IndexError if a header is incomplete; KeyError if its type is unknown.
     """
     # If a value is cut, the SDK would return the cut value without an error.
     at = 0

@@ -1,4 +1,4 @@
-"""Parses and checks the options of a job that reads. Nothing is opened. Start at `spark_options.py`."""
+"""Parses and checks the options of a job that reads, without opening anything. Start at `spark_options.py`."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from recordpublisher.publishers.properties.declaration import Property, Property
 
 
 class OptionGroup(PropertyGroup):
-    """Declares properties that are also options of Spark. The first alias is the option's name, and is added to the description."""
+    """Declares properties that are also options of Spark. A property's first alias is the option's name. It is added to the description."""
 
     def _declare(self, type_name: str, key: str, sentence: str, *rest: Any, **more: Any) -> Property[Any]:
         option = "".join(f" Option `{name}`." for name in more.get("aliases", ())[:1])

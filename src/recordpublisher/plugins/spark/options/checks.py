@@ -1,6 +1,6 @@
 """Checks the options of a job as far as possible without a call to a service.
 
-It imports only the modules that reading the settings needs.
+It imports only modules that are also needed to read the options.
 """
 
 import warnings
@@ -59,9 +59,9 @@ def _warn_of_unused_values(properties: Properties) -> None:
 
 
 def _warn_of_deregistration(options: SparkOptions) -> None:
-    """Warn if the consumer will not be deregistered, because Spark does not report to a source that its query has ended.
+    """Warn if the user asks for deregistration of the consumer.
 
-    Warn only if the property is set, because otherwise the user has not asked for the deregistration.
+    It will not happen, because Spark does not report that a query has ended.
     """
     key = DEREGISTRATION
     if options.is_fan_out and options.properties.is_set(key) and options.properties.value(key) != "NEVER":

@@ -1,4 +1,4 @@
-"""Translates options of other Kinesis connectors, and refuses unknown options with an error that names the nearest known one."""
+"""Translates options of other Kinesis connectors. An unknown option is refused with an error that names the nearest known option."""
 
 import difflib
 import json
@@ -54,10 +54,13 @@ LOG = logging.getLogger("recordpublisher.spark")
 def options_with_our_keys(options: Mapping[str, str], has_default: Collection[Property[Any]]) -> Properties:
     """Translate the options of other connectors, and return all options with the keys of this library.
 
-    - `has_default`: properties whose default matters to the job. If the other connector has a different default, a warning is given.
+    - `has_default`: properties whose default matters to the job. A warning is given if the other connector has a different default.
 
-    Raises: ConfigurationError if an option has no equivalent here, if a value is not valid in the other connector, or if an option has two
-    values.
+    Raises: ConfigurationError in these cases:
+
+    - An option has no equivalent here.
+    - A value is not valid in the other connector.
+    - Two options give different values to one property.
     """
     given = _with_prefixes(Properties(options))
     _refuse_all(given)
@@ -84,15 +87,14 @@ def options_with_our_keys(options: Mapping[str, str], has_default: Collection[Pr
 class OptionWarnings:
     """Warnings about the options of a job.
 
-    - `is_told`: whether `load()` has logged them. If the query gives a schema, it has not, because Spark then does not ask the source for
-      one.
+    - `is_told`: whether `load()` has logged them. If the user gives a schema, `load()` does not ask the source, so it logs nothing.
     """
 
     texts: tuple[str, ...] = ()
     is_told: bool = False
 
     def tell(self) -> None:
-        """Log the warnings, unless `load()` has logged them."""
+        """Log the warnings, unless `load()` has already logged them."""
         if not self.is_told and self.texts:
             log_to_stderr()
             for text in self.texts:
@@ -100,9 +102,9 @@ class OptionWarnings:
 
 
 def silence_in_commit_process() -> None:
-    """Ignore warnings in the process that commits writes.
+    """Ignore warnings if this process commits writes.
 
-    Spark makes the writer of a query in two processes, and the one that plans the writes has already warned.
+    Spark makes the writer of a query in two processes: one plans the writes, the other commits them. The first one has already warned.
     """
     if _COMMITTING in sys.modules:
         warnings.simplefilter("ignore", UserWarning)
@@ -110,7 +112,7 @@ def silence_in_commit_process() -> None:
 
 @contextmanager
 def collected_warnings() -> Iterator[list[str]]:
-    """Collect the warnings that are given during the block, each text once."""
+    """Collect the warnings of the block, each text once. The list is filled at the end of the block."""
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
@@ -120,7 +122,7 @@ def collected_warnings() -> Iterator[list[str]]:
 
 
 SPARK_OPTIONS = ("checkpointlocation",)
-"""Spark's own options, which it passes to the source with the others."""
+"""Spark's own options, in lower case. Spark passes them to the source together with the source's options."""
 _PREFIX = "kinesis"
 _MODE = ("mode", "flink.spark.mode")
 _CONTINUOUS = ("walrollinterval", "walrollbytes", "walrollrecords", "maxwalbytes")
@@ -132,9 +134,9 @@ _INSTEAD = (
 
 
 def refuse_continuous(options: Mapping[str, str]) -> None:
-    """Refuse the options of mode CONTINUOUS, which no longer exists. `mode=BATCH` is accepted, and has no effect.
+    """Raise an error for an option of mode CONTINUOUS, which no longer exists. `mode=BATCH` is accepted, and has no effect.
 
-    Raises: ConfigurationError if one of them is given.
+    Raises: ConfigurationError if such an option is given.
     """
     for key, value in options.items():
         lower = key.lower()
@@ -145,11 +147,14 @@ def refuse_continuous(options: Mapping[str, str]) -> None:
 
 
 def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
-    """Refuse every key that is neither a declared property nor one of the options `ours`. The error names the nearest known key.
+    """Check that every key is a declared property or one of the options `ours`. The error names the nearest known key.
 
-    Two kinds of keys only cause a warning: an option for writing in a job that reads, or the reverse, and a key of Flink's connector that
-    has no effect here. Options of other connectors were translated before. Keys of another name space (`my.own.key`) are accepted, because
-    a plugin may read them.
+    Call it after options of other connectors were translated. It only warns of two kinds of keys:
+
+    - an option for writing in a job that reads, or for reading in a job that writes,
+    - a key of Flink's connector that has no effect here.
+
+    Keys of another name space (`my.own.key`) are accepted, because a plugin may read them.
 
     - `ours`: the options of this kind of job.
 
@@ -179,7 +184,7 @@ def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]])
 
 
 def is_option(key: str) -> bool:
-    """Return whether a key is checked here: a key without a dot, or with the prefix of other connectors."""
+    """Return whether a key has the form of an option: it has no dot, or a prefix like `kinesis.`."""
     prefix, dot, _ = key.lower().partition(".")
     return not dot or bool(difflib.get_close_matches(prefix, (_PREFIX,), n=1, cutoff=0.8))
 
@@ -189,16 +194,21 @@ _REASON = "Spark does not pass the options of a table to the source that reads i
 
 
 def refuse_new_table(options: Mapping[str, str]) -> None:
-    """Refuse the options that Spark 4.3 passes for a CREATE TABLE without columns. For one with columns Spark does not call the source.
+    """Raise an error if Spark 4.3 asks for the columns of a CREATE TABLE that lists none.
 
-    Raises: ConfigurationError if these options are given.
+    If the CREATE TABLE lists columns, Spark does not call the source.
+
+    Raises: ConfigurationError if `options` are those of a CREATE TABLE.
     """
     if "provider" in options and "owner" in options:
         raise ConfigurationError("CREATE TABLE USING", options["provider"], _VIEW, reason=_REASON)
 
 
 def refuse_table(options: Mapping[str, str]) -> None:
-    """Refuse a read without any option, such as a SELECT from a table. Raises: ConfigurationError if there is no option."""
+    """Raise an error for a read from a table, for which Spark passes no options.
+
+    Raises: ConfigurationError if there is no option.
+    """
     if not options:
         valid = (
             f"a stream's name or ARN, as .option('stream', 'orders'); in SQL {_VIEW}, because a table of CREATE TABLE cannot be read "
@@ -214,12 +224,12 @@ def refuse_table(options: Mapping[str, str]) -> None:
 class PeerOption:
     """One option of another connector. It is translated to our property `ours`, or refused with a reason. A `key` with `.*` is a prefix.
 
-    - `values`: the other connector's values (lower case), each with our value for it, if they differ. Other values are refused with
-      `reason`.
+    - `values`: the other connector's values (lower case), each with our value, if the option has a fixed set of values. Other values are
+      refused with `reason`.
     - `unit`: the unit in which the other connector reads plain numbers, if it differs from ours.
     - `also`: our properties that the option implies, with their values.
-    - `before`: if the option is a prefix, the other connector's option whose value it precedes.
-    - `default`: the other connector's default, if its meaning differs from that of our default.
+    - `before`: the other connector's option to whose value this one is added, if this one is a prefix such as `consumerNamePrefix`.
+    - `default`: the other connector's default, if it means something else than our default.
     - `refused`: why the option has no equivalent here, and what to use instead.
     """
 
@@ -386,13 +396,16 @@ PEERS: Mapping[str, tuple[PeerOption, ...]] = {
     "Databricks Runtime 19": DATABRICKS,
     "Spark 4.1 for Kafka": KAFKA,
 }
-"""The options by name and version of the connector whose documentation has the keys."""
+"""The options of each other connector, by the connector's name and the version of its documentation."""
 
 
 # --- the translation of these options (C1) --------------------------------------------------------------------------------------------
 
 SECONDS_BELOW = 10**11
-"""A smaller number is in seconds. As milliseconds it would be before 1974, when Kinesis did not exist."""
+"""A number of milliseconds below this is refused, because it is probably in seconds.
+
+It would be before 1974, when Kinesis did not exist.
+"""
 _BY_KEY = {option.key.lower(): option for options in PEERS.values() for option in options}
 """The options by lower-case key. If two connectors have the same key, it means the same in both."""
 _AWS_ENDPOINT = re.compile(r"https?://kinesis(?:-fips)?\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/?")
@@ -404,7 +417,7 @@ def _option_of(key: str) -> PeerOption | None:
 
 
 def peer_options() -> Mapping[str, tuple[PeerOption, ...]]:
-    """Return the options of each connector. A key that is also the name of one of our options means our option, even if `PEERS` has it."""
+    """Return the options of each connector. A key that is also the name of one of our options means our option, whatever `PEERS` says."""
     return {name: tuple(map(_ours_first, options)) for name, options in PEERS.items()}
 
 
@@ -415,7 +428,10 @@ def _ours_first(option: PeerOption) -> PeerOption:
 
 
 def _refuse_all(given: Properties) -> None:
-    """Refuse all options without an equivalent in one error, because each start of Spark takes long. Raises: ConfigurationError."""
+    """Raise one error for all options without an equivalent here, because each start of Spark takes long.
+
+    Raises: ConfigurationError if there is such an option.
+    """
     found = [(key, option) for key in given if (option := _option_of(key)) is not None and option.refused]
     names = [key if option.key.endswith("*") else option.key for key, option in found]
     if names:
@@ -424,9 +440,11 @@ def _refuse_all(given: Properties) -> None:
 
 
 def _with_prefixes(given: Properties) -> Properties:
-    """Return the options with each prefix, such as `consumerNamePrefix`, joined to the value of the option that it precedes.
+    """Return the options with each prefix put before the value that it belongs to.
 
-    Raises: ConfigurationError if that option is missing.
+    For example, `consumerNamePrefix` is put before `consumerName`.
+
+    Raises: ConfigurationError if a prefix is given without the option for the value.
     """
     for option in map(_option_of, given):
         if option is None or not option.before:
@@ -442,7 +460,7 @@ def _with_prefixes(given: Properties) -> Properties:
 
 
 def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, str]:
-    """Return our properties for the value of another connector's option. Raises: ConfigurationError if the value is invalid."""
+    """Return our properties for `option` with the value `value`. Raises: ConfigurationError if the value is invalid."""
     if option.unit == EPOCH_MS:
         value = _seconds(option.key, value)
     if value.startswith("{") and "at_timestamp" in value:
@@ -467,7 +485,10 @@ def _translated(option: PeerOption, value: str, given: Properties) -> dict[str, 
 
 
 def _start_at_time(option: PeerOption, value: str, given: Properties) -> str | None:
-    """Return our value for a start at an age or a time; None for another start. Raises: ConfigurationError if the time is invalid."""
+    """Return our value for a start at a time or an age (`1h`), or None if `value` is another start.
+
+    Raises: ConfigurationError if the time is invalid.
+    """
     if parse_with_unit(value, "ms") is not None:
         return value
     if value.upper() == PositionType.AT_TIMESTAMP.value:
@@ -483,9 +504,9 @@ def _start_at_time(option: PeerOption, value: str, given: Properties) -> str | N
 
 
 def _seconds(key: str, given: str) -> str:
-    """Return epoch milliseconds as seconds.
+    """Return the epoch milliseconds in `given` as seconds.
 
-    Raises: ConfigurationError if they are not a number, or if they are probably seconds already.
+    Raises: ConfigurationError if `given` is not a number, or is so small that it is probably in seconds already.
     """
     if not given.isdecimal() or float(given) > MAX_MS:
         raise ConfigurationError(key, given, EPOCH_MS, reason=why_no_time(given))
@@ -496,7 +517,10 @@ def _seconds(key: str, given: str) -> str:
 
 
 def _time_of_databricks(key: str, given: str) -> str:
-    """Return `AT_TIMESTAMP <time>` for `{"at_timestamp": ...}`. Raises: ConfigurationError if the time has another format than ISO-8601."""
+    """Return `AT_TIMESTAMP <time>` for Databricks' `{"at_timestamp": <time>}`.
+
+    Raises: ConfigurationError if the time is not in ISO-8601.
+    """
     try:
         at = str(json.loads(given)["at_timestamp"])
         epoch_ms(at)
@@ -508,7 +532,10 @@ def _time_of_databricks(key: str, given: str) -> str:
 
 
 def _check_same(given: Properties, key: str, declared: Property[Any], value: str) -> None:
-    """Check that our own spelling of the option, if it is given too, has the same value. Raises: ConfigurationError if it differs."""
+    """Check that our own key of the property, if it is given too, has the same value. Raises: ConfigurationError if it differs.
+
+    - `key`, `value`: the other connector's option, and its value for our property.
+    """
     own = next(
         (name for name in (declared.key, *declared.aliases) if name in given and name.lower() != key.lower()), None
     )
@@ -517,7 +544,7 @@ def _check_same(given: Properties, key: str, declared: Property[Any], value: str
 
 
 def _two_values(declared: Property[Any], key: str, value: str, other: str, others: str) -> ConfigurationError:
-    """Return the error for a property that has the value `value` by the name `key`, and the value `others` by the name `other`."""
+    """Return the error for a property that two options set: the option `key` to `value`, and the option `other` to `others`."""
     if declared.secret:
         value = others = MASK
     return ConfigurationError.conflict(key, f"{other}={others}", value=value, reason="both set the same property")
@@ -533,7 +560,7 @@ def _with_implied(own: Properties, options: Collection[PeerOption]) -> Propertie
 
 
 def _warn_of_defaults(given: Properties, own: Properties, has_default: Collection[Property[Any]]) -> None:
-    """Warn of each default that differs from the default of the connector whose options were given."""
+    """Warn of each option whose default differs between this library and the connector whose options were given."""
     keys = {key.lower() for key in given}
     for name, options in PEERS.items():
         others = {each.key.lower() for peer, them in PEERS.items() if peer != name for each in them}
@@ -558,7 +585,7 @@ def _warn_of_defaults(given: Properties, own: Properties, has_default: Collectio
 
 
 def _without_prefix(given: Properties, own: Properties, option: PeerOption) -> str:
-    """Return the end of a warning about a prefix that the other connector adds by default; empty if the prefix does not matter."""
+    """Return the end of a warning that the other connector adds a prefix by default. Return "" if the prefix does not matter here."""
     if option.before not in given or option.key in given or not uses_fan_out(own):
         return ""
     name = own[option.ours]

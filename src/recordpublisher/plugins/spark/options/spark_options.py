@@ -1,6 +1,6 @@
 """The options of a Spark job that reads. Each is declared once, as a property with the option's short name as an alias (C1).
 
-A claim is the record of what one task of a query has read. `metadataLocation` or `metadataRoot` is the place where claims are stored.
+A claim is the record of what one task of a query has read. Claims are stored in the place that `metadataLocation` or `metadataRoot` names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .start_by_shard import STARTS, with_starts
 
 _PLACE = forms_of(CLAIM_STORES, folder="a folder that the driver and every executor see")
 ROOT_VARIABLE = "RECORDPUBLISHER_METADATA_ROOT"
-"""Environment variable of the driver with the `metadataRoot` of queries whose options give no place for claims.
+"""Environment variable of the driver: the `metadataRoot` for queries whose options say nothing about the place for claims.
 
 It is an environment variable because Spark does not show its configuration to a Python source.
 """
@@ -154,14 +154,14 @@ BATCHES_TO_RETAIN = SPARK.integer(
     aliases=("minBatchesToRetain",),
 )
 _OTHER_OPTIONS = (STREAM, STREAMS, *METADATA_PROPERTIES, STARTS, ENDING_POSITION)
-"""Options for which `SparkOptions` has no field, or a field in another form."""
+"""Options that are not a field of `SparkOptions`, or are a field in another form."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
     """A job's options, typed and checked. All other properties are in `properties`.
 
-    - `metadata_location`: the value of `metadataLocation` or `metadataRoot`. Below either place, claims are stored under the query's id.
+    - `metadata_location`: the value of `metadataLocation` or `metadataRoot`. Claims are stored in this place, below the query's id.
     """
 
     streams: tuple[str, ...]
@@ -183,11 +183,11 @@ class SparkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, keeps_claims: bool = True) -> SparkOptions:
-        """Parse and check the options that Spark passes, with lower-case keys.
+        """Parse and check the options that Spark passes. Their keys are in lower case.
 
-        - `keeps_claims`: whether the job is a query, whose tasks store claims and need a place for them.
+        - `keeps_claims`: whether the job is a query. Its tasks store claims, and need a place for them.
 
-        Raises: ConfigurationError if an option is invalid, with its value and the valid ones.
+        Raises: ConfigurationError if an option is invalid. The error names the value and the valid values.
         """
         refuse_continuous(options)
         properties = options_with_our_keys(with_starts(options), has_default=(ON_DATA_LOSS,))
@@ -213,19 +213,19 @@ class SparkOptions:
 
     @property
     def stream_names(self) -> frozenset[str]:
-        """Names of the streams, even if ARNs were given."""
+        """Names of the streams. An ARN is replaced by the name in it."""
         return frozenset(map(stream_name, self.streams))
 
     @property
     def is_fan_out(self) -> bool:
-        """Whether the job uses enhanced fan-out: the first read of a batch then subscribes."""
+        """Whether the job uses enhanced fan-out."""
         return uses_fan_out(self.properties)
 
     @property
     def polling_publisher(self) -> str:
-        """Name of the publisher that reads batches again and watches for new data.
+        """Name of the publisher that reads a batch again after a failure, and that watches for new data.
 
-        It is POLLING even if the option is fan-out, because a second subscription to a shard would end the first one.
+        It is POLLING even if the job uses fan-out, because a second subscription to a shard would end the first one.
         """
         return "POLLING" if self.is_fan_out else self.publisher
 
@@ -236,12 +236,15 @@ class SparkOptions:
 
     @property
     def consumer(self) -> str:
-        """Name of the fan-out consumer in messages."""
+        """The fan-out consumer's name as messages show it."""
         return self.properties.value(CONSUMER_NAME) or CONSUMER_ARN.key
 
     @property
     def replays_lost_claims(self) -> bool:
-        """Whether a query whose claims are lost continues, and returns the records of its last batch again."""
+        """Whether a query whose claims (what its tasks have read) are lost continues.
+
+        It then returns the records of its last batch again.
+        """
         return self.properties.value(ON_METADATA_LOSS) == "REPLAY"
 
 
@@ -261,9 +264,9 @@ def with_loaded_stream(properties: Properties, stream_keys: Sequence[Property[st
 
 
 def with_default_root(properties: Properties) -> Properties:
-    """Return the properties with the place for claims that the driver's environment gives, unless the options give one.
+    """Return the properties with the place for claims (what tasks have read) in the driver's environment, unless the options give a place.
 
-    Tasks do not read the environment: they get the place with the properties.
+    Tasks do not read the environment. They receive these properties.
     """
     root = os.environ.get(ROOT_VARIABLE)
     is_given = properties.is_set(METADATA_LOCATION) or properties.is_set(METADATA_ROOT)
@@ -271,9 +274,11 @@ def with_default_root(properties: Properties) -> Properties:
 
 
 def warn_of_missing_place(properties: Properties, of_queries: Sequence[Property[Any]]) -> None:
-    """Warn if one of the options `of_queries`, which only queries have, is given without a place for claims.
+    """Warn if an option that only queries use is given without a place for claims.
 
     This is not an error, because Spark does not say whether it loads a query or a batch read.
+
+    - `of_queries`: the options that only queries use.
     """
     given = [option.aliases[0] for option in of_queries if properties.is_set(option)]
     if given and not any(map(with_default_root(properties).is_set, (METADATA_LOCATION, METADATA_ROOT))):
@@ -284,14 +289,17 @@ def warn_of_missing_place(properties: Properties, of_queries: Sequence[Property[
 
 
 def metadata_key(properties: Properties) -> str:
-    """Return the name of the option that gives the place for claims."""
+    """Return the name of the option that gives the place for claims (what tasks have read)."""
     return "metadataRoot" if properties.is_set(METADATA_ROOT) else "metadataLocation"
 
 
 def metadata_place(properties: Properties, *, is_needed: bool) -> str:
-    """Return the place for claims, checked as far as possible without a call; empty if none is given or needed.
+    """Return the place for claims (what tasks have read), or "" if none is given and none is needed.
 
-    Raises: ConfigurationError if the place is missing although it is needed, if it is invalid, or if two are given.
+    It is checked as far as possible without a call.
+
+    Raises: ConfigurationError if the place is needed and missing, if it is invalid, or if both `metadataLocation` and `metadataRoot` are
+    given.
     """
     location, root = properties.value(METADATA_LOCATION), properties.value(METADATA_ROOT)
     if location is not None and root is not None:
@@ -311,7 +319,10 @@ def metadata_place(properties: Properties, *, is_needed: bool) -> str:
 
 
 def is_query(given: Properties) -> bool:
-    """Return whether these are the options of a Spark job: a stream, by the key of any connector, or a place for claims is set."""
+    """Return whether a stream, or a place for Spark's claims, is given, as in the options of a Spark job.
+
+    Keys of other connectors count too.
+    """
     named = (STREAM, STREAMS, METADATA_LOCATION, METADATA_ROOT)
     keys = {option.key for option in named}
     theirs = (option.key for options in peer_options().values() for option in options if option.ours in keys)

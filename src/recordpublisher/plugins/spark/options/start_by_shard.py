@@ -1,4 +1,7 @@
-"""Reads the option `startingPosition` with a start for each shard, in JSON, which `fetcher/checkpoints/shard_starts.py` parses."""
+"""Reads the option `startingPosition` if its value is a JSON object with a start for each shard.
+
+`fetcher/checkpoints/shard_starts.py` parses the JSON.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +26,9 @@ AT_TIME = "AT_TIMESTAMP "
 
 
 def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str, ShardState]:
-    """Return the start of each shard that the options name, by shard id; empty if they name none. LATEST is not replaced by a time.
+    """Return the start of each shard that `startingPosition` names, by shard id. Return {} if it names no shards.
+
+    LATEST is not replaced by a time.
 
     Raises: ConfigurationError if the start is invalid.
     """
@@ -32,7 +37,7 @@ def starts_by_shard(properties: Properties, streams: Sequence[str]) -> dict[str,
 
 
 def starts_of(properties: Properties, streams: Sequence[str]) -> Starts:
-    """Return where each shard starts in a new query. LATEST is not replaced by a time.
+    """Return where a new query starts in each shard. LATEST is not replaced by a time.
 
     Raises: ConfigurationError if the start is invalid.
     """
@@ -40,7 +45,7 @@ def starts_of(properties: Properties, streams: Sequence[str]) -> Starts:
 
 
 def with_starts(options: Mapping[str, str]) -> dict[str, str]:
-    """Move a start by shard (JSON) from the option that gives it to a key of its own, and return the options.
+    """Return the options with starts by shard (JSON) under a key of their own, and not under `startingPosition`.
 
     Raises: ConfigurationError if two different starts by shard are given.
     """
@@ -56,7 +61,10 @@ def with_starts(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def option_time_ms(option: str, given: str, properties: Properties, valid: str) -> int:
-    """Return the time in `T` or `AT_TIMESTAMP T` (epoch ms). Raises: ConfigurationError, which names the option, if it is not a time."""
+    """Return the time in `given`: a time, or `AT_TIMESTAMP` and a time (epoch ms).
+
+    Raises: ConfigurationError if it is not a time. The error names the option.
+    """
     time = given[len(AT_TIME) :].strip() if given.upper().startswith(AT_TIME) else given
     try:
         return initial_timestamp_ms(properties.merged({INITIAL_TIMESTAMP.key: time}))

@@ -1,6 +1,8 @@
-"""Queries: the driver plans each micro-batch as an offset, and tasks read it and store claims (what they have read).
+"""Streaming queries. The driver plans each micro-batch as an offset. Tasks read it and store claims (what they have read).
 
-`batch_plan.py` computes each plan from the last offset and its claims, and decides what to do now. `batch_planner.py` calls it.
-`patient_planner.py` carries the steps out, waits, and tries again. `task_plans.py` makes the tasks of a batch, and `task_read.py` is one
-task. Start at `batch_plan.py`.
+- `batch_plan.py` computes each plan from the last offset and its claims, and decides what the driver does now. Start here.
+- `batch_planner.py` loads the claims, and calls `batch_plan.py`.
+- `patient_planner.py` carries out what was decided, waits, and tries again.
+- `task_plans.py` makes the tasks of a batch.
+- `task_read.py` is one task.
 """

@@ -1,4 +1,4 @@
-"""Computes the plan of the next batch in one pass, from the last offset and the claims of its batch (what its tasks have read)."""
+"""Computes the plan of the next batch, from the last offset and the claims of its batch (what its tasks have read)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from .offset_lineage import has_children, is_startable, new_shards, unread_shard
 
 
 def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -> BatchPlan:
-    """Return the plan of the next batch.
+    """Return the plan of the batch after `previous`. Each shard starts where its last read ended, according to `claims`.
 
-    A shard of the last batch without a claim starts at the same position again, so no record is lost.
+    A shard without a claim starts at the same position again, so no record is lost.
     """
     reads = claims.shards
     # 1. Every shard moves to where its claimed read ended.
@@ -85,7 +85,7 @@ def plan_batch(previous: BatchOffset, claims: BatchClaims, inputs: PlanInputs) -
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """The inputs of a plan, in addition to the last offset and its claims.
+    """The inputs of a plan, in addition to the last offset and its claims (what its tasks have read).
 
     - `plan`: a new random id for the plan.
     - `now_ms`: the driver's time (epoch ms).
@@ -93,9 +93,9 @@ class PlanInputs:
     - `streams`: the names of the job's streams. Other streams in the offset are dropped.
     - `limit`: the highest number of records in the batch.
     - `listed`: the shards of the newest complete listing.
-    - `finished`: shards, by `Shard.key`, that were removed from the offset since the process began, because they were read to their ends.
-    - `available_now`: where the run ends, if it stops at the tips (the newest records of the shards); else None.
-    - `lost`: shards, by `Shard.key`, that have expired unread, if the job accepts that.
+    - `finished`: keys of shards that left the offset since the process began, because they were read to their ends.
+    - `available_now`: where an AvailableNow run ends; None in another run.
+    - `lost`: keys of shards that have expired unread, if the job accepts that.
     """
 
     plan: str
@@ -112,16 +112,16 @@ class PlanInputs:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The plan of a batch, and facts for the decision whether the batch should run.
+    """The plan of a batch, and facts from which `next_step` decides whether the batch should run.
 
     - `previous`, `claims`: the plan and the claims of the last batch.
-    - `offset`: the new plan, to which the token of the claim store is added later.
-    - `readable`: all shards that may be read. With a limit below their number the batch reads only some of them.
-    - `has_unlisted_ends`: whether a shard has ended whose children are not known.
-    - `read_everything`: whether, according to its reads, the last batch left nothing that the new one could emit.
-    - `due_ms`: when the batch must run although no new record arrived (epoch ms).
-    - `is_available_now`: whether the run stops at the tips.
-    - `is_run_over`: whether that run has read everything, or its sink did not read the last batch.
+    - `offset`: the new plan. The token of the claim store is added to it later.
+    - `readable`: all shards that may be read. If the record limit is below their number, the batch reads only some of them.
+    - `has_unlisted_ends`: whether a shard has ended and its children are not known.
+    - `read_everything`: whether the last batch left nothing that the new one could emit, as far as its reads show.
+    - `due_ms`: when the batch must run even if no new record arrives (epoch ms).
+    - `is_available_now`: whether this is an AvailableNow run.
+    - `is_run_over`: whether an AvailableNow run has read everything, or its sink did not read the last batch.
     """
 
     previous: BatchOffset
@@ -137,7 +137,7 @@ class BatchPlan:
 
 @dataclass(frozen=True, slots=True)
 class AvailableNow:
-    """A run with Trigger.AvailableNow: it stops at the shards' tips as of its start.
+    """Where a run with Trigger.AvailableNow stops: at the tip (newest record) that each shard had when the run started.
 
     - `arrival_ms`: the service's time at the start (epoch ms).
     - `after_batch`: the number of the last batch that was planned before the start.
@@ -147,7 +147,10 @@ class AvailableNow:
     after_batch: int
 
     def is_done(self, entry: ShardOffset, read: ShardRead | None, batch: int) -> bool:
-        """Return whether every record that the shard had at the start of the run is read. Claims of earlier runs do not show that."""
+        """Return whether every record that the shard had at the start of the run is read.
+
+        `read` is its read in the batch number `batch`.
+        """
         if batch <= self.after_batch:
             return False
         if read is None:
@@ -158,11 +161,11 @@ class AvailableNow:
 def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
     """Return what the driver does now. The first case that applies decides:
 
-    1. The next fan-out read may not subscribe yet, or an outage has not ended: wait.
-    2. An AvailableNow run has read everything: end it.
+    1. A fan-out read may not subscribe again yet, or an outage has not ended: wait.
+    2. An AvailableNow run is over: end it.
     3. No shard can be read: wait.
     4. No task has read the last batch, or an AvailableNow run found nothing: plan one batch in each `probeInterval`.
-    5. There is more to read, according to the last reads or the watch, or a batch is due: plan a batch.
+    5. There is more to read, or a batch is due: plan a batch.
     6. The stream is quiet: watch it until something is new or a batch is due.
 
     In cases 2, 3 and 6, first list the streams once if a shard has ended and its children are not known.
@@ -192,11 +195,11 @@ def next_step(plan: BatchPlan, facts: Facts, options: SparkOptions) -> Step:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts that a decision needs, in addition to the plan and the options. Times are epoch ms.
+    """The facts that `next_step` needs, in addition to the plan and the options. Times are epoch ms.
 
     - `now_ms`: the driver's time.
-    - `retry_at_ms`: time before which no batch may run, because the reads of the last one had no response.
-    - `found_new`: whether the watch (the driver's polling of quiet shards) has found something, or could not read every shard in time.
+    - `retry_at_ms`: the time before which no batch may run, because the reads of the last batch had no response.
+    - `found_new`: whether the driver's polling of quiet shards has found something, or could not read every shard in time.
     - `has_listed`: whether the streams were listed for this batch.
     - `seen_ms`: when the claims of the last batch were first seen. A claim with a later time is from an executor whose clock is ahead.
     """
@@ -218,7 +221,7 @@ class Decision(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Run no batch before `until_ms` (epoch ms).
+    """A step in which the driver runs no batch before `until_ms` (epoch ms).
 
     - `may_be_new`: whether records may have arrived since the last reads.
     """
@@ -229,10 +232,10 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Poll all shards until one has something new. Otherwise run no batch before `until_ms` (epoch ms).
+    """A step in which the driver polls all shards until one has something new. If none has, it runs no batch before `until_ms` (epoch ms).
 
-    - `first_look`: whether the last batch had records, so that there may already be more. Then the next batch runs, unless one read of
-      every shard (a look) shows within `FIRST_LOOK_SECONDS` that there are none.
+    - `first_look`: whether the last batch had records, so that there may already be more. Then the next batch runs at once, unless one read
+      of every shard within `FIRST_LOOK_SECONDS` finds nothing.
     """
 
     until_ms: int
@@ -244,15 +247,15 @@ Step = Decision | Wait | Watch
 
 SHORTEST_WATCH_MS = 1_000
 TIP_CONFIRMATION_MS = 3_600_000
-"""How often the tip of a quiet shard is confirmed and stored.
+"""How often a quiet shard is read to confirm that it has no newer record (ms). The time of this read is stored.
 
-It must be far below the shortest retention (24 h). After a stop, the time of the last record or of the last tip, whichever is later,
-decides whether records may have been lost.
+It must be far below the shortest retention (24 h). After a stop, a query may have lost records if longer than the retention has passed
+since the stored time, and since its last record.
 """
 
 
 def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffset, inputs: PlanInputs) -> ShardOffset:
-    """Return the entry of the shard after the batch `previous`. `read` is None if no task has claimed the shard."""
+    """Return the entry of the shard after the batch `previous`. `read` is None if no task has stored a claim for the shard."""
     if entry.key in inputs.lost:
         state = entry.state if read is None else read.end
         seen_ms = latest(state.arrival_ms, state.tip_ms, state.seen_ms)
@@ -278,7 +281,7 @@ def _after_read(entry: ShardOffset, read: ShardRead | None, previous: BatchOffse
 
 
 def _with_held_time(entry: ShardOffset, emit_limit: int | None, elapsed_ms: int) -> ShardOffset:
-    """Return the shard's entry with a new `held`: how long its next record has already waited above the emit limit."""
+    """Return the shard's entry with `elapsed_ms` added to `held`, if its next record had to wait above the emit limit."""
     if entry.seen.next_watermark is None or entry.state.ended:
         return entry
     batches = entry.held.batches + (1 if is_held(entry, emit_limit) else 0)
@@ -292,9 +295,9 @@ def _is_readable(entry: ShardOffset, shards: Mapping[str, ShardOffset], emit_lim
 
 
 def _tasks(readable: Sequence[ShardOffset], batch: int, inputs: PlanInputs) -> dict[str, int]:
-    """Return the number of the task that reads each shard of the batch, by `Shard.key`.
+    """Return which task reads each shard of the batch: the number of the task, by `Shard.key`.
 
-    If the batch's limit is below one record for each shard, successive batches read different shards.
+    If the record limit is below the number of shards, a batch reads only some of them, and the next batch reads others.
     """
     reading = list(readable)
     if inputs.limit is not None and inputs.limit < len(reading):
@@ -307,7 +310,7 @@ def _tasks(readable: Sequence[ShardOffset], batch: int, inputs: PlanInputs) -> d
 def _is_run_over(offset: BatchOffset, claims: BatchClaims, run: AvailableNow | None) -> bool:
     """Return whether an AvailableNow run has read everything, or its sink did not read the last batch.
 
-    A shard that cannot start does not count: its parent counts, or was split after the start of the run.
+    A shard whose parent is unread does not count. Its parent counts, unless it was split after the start of the run.
     """
     if run is None or offset.batch - 1 <= run.after_batch:
         return False
@@ -322,8 +325,8 @@ def _read_everything(
 ) -> bool:
     """Return whether every shard was read to its tip, or to a record that is still above the emit limit.
 
-    With a limit below the number of shards a batch reads only some of them. For the others the tip that an earlier batch reached is enough,
-    because the watch finds records that arrived since.
+    If the record limit is below the number of shards, a batch reads only some of them. For the others it is enough that an earlier batch
+    reached the tip, because the watch finds records that arrived since.
     """
     holds_nothing = all(entry.seen.next_watermark is None for entry in offset.shards.values())
     is_same_limit = previous.emit_limit == offset.emit_limit or holds_nothing
@@ -333,10 +336,10 @@ def _read_everything(
 
 
 def _due_ms(offset: BatchOffset, readable: Sequence[ShardOffset], alignment: AlignmentSettings) -> int:
-    """Return when a batch must run although no new record arrived (epoch ms).
+    """Return when a batch must run even if no new record arrives (epoch ms).
 
     From time to time each shard is read to confirm that it is at its tip. While records wait above the emit limit, the silent shards that
-    hold them back must also be read, until their silence was observed for long enough.
+    hold them back must also be read, until they have been silent for long enough to count as idle.
     """
     due = [(entry.silence.tip_ms or offset.planned_ms) + TIP_CONFIRMATION_MS for entry in readable]
     idle = alignment.idle_intervals

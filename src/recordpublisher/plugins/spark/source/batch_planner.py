@@ -1,7 +1,8 @@
-"""The driver's part of a query (`BatchPlanner`): it loads claims, calls `plan_batch` and `next_step`, and keeps what the progress shows.
+"""The driver's part of a query: `BatchPlanner` loads claims, calls `plan_batch` and `next_step`, and keeps what the progress shows.
 
-`FailedReadBackoff` detects outages and a disturbed fan-out consumer, `QueryProgress` has the figures of `lastProgress`, and `QueryWarnings`
-the warnings about a running query.
+- `FailedReadBackoff` detects outages, and other jobs that use the same fan-out consumer.
+- `QueryProgress` has the figures of `lastProgress`.
+- `QueryWarnings` has the warnings about a running query.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ LOG = logging.getLogger("recordpublisher.spark")
 class BatchPlanner:
     """Owns the values that the driver of a query keeps between batches. Values that must survive a restart are in the offsets.
 
-    Its methods wait only for answers of services. A call that failed may be repeated.
+    Its methods wait only for responses of services. A call that failed may be repeated.
     """
 
     options: SparkOptions
@@ -55,22 +56,25 @@ class BatchPlanner:
     store: ReadClaimStore
     clock: Clock = field(default_factory=SystemClock)
     is_available_now: bool = False
-    """Whether the run ends at the tips that the shards have at its first plan (Trigger.AvailableNow)."""
+    """Whether this is a run with Trigger.AvailableNow. It ends at the tips (newest records) that the shards have at its first plan."""
     outages: OutageWatch = field(init=False)
     _last_plan: str = ""
     _first_plan: str = ""
-    """Id of the first plan that this process has made, whose tasks poll."""
+    """Id of the first plan that this process has made. The tasks of this plan poll, even with fan-out."""
     _run: QueryRun | None = None
     _finished: set[str] = field(default_factory=set)
     _remembered: tuple[str, int, Wait | Watch] | None = None
-    """The last plan, the time at which the step was decided (epoch ms), and the step."""
+    """The id of the last plan, the time when the step after it was decided (epoch ms), and the step."""
     _just_loaded: BatchClaims | None = None
-    """The claims that were loaded before a first look (one read of every shard). They still hold after it, because it takes a second."""
+    """The claims that were loaded before a first look (one read of every shard).
+
+    They are still valid after it, because it takes a second.
+    """
     _progress: QueryProgress | None = None
     _shown: Mapping[str, Any] | None = None
-    """The state in the progress that Spark received last."""
+    """The figures (how far the query is) that Spark received last."""
     _noted_plan: str = ""
-    """Id of the plan whose batch is the last one in `_progress`, if no batch follows it."""
+    """Id of the plan whose batch is the last one in `_progress`, if no batch follows it now."""
     _listed_at_batch: int = 0
     _reads: FailedReadBackoff = field(init=False)
     _store_check: StoreVisibilityCheck = field(init=False)
@@ -85,13 +89,13 @@ class BatchPlanner:
         self._alignment = AlignmentSettings.of(self.options.properties)
 
     def prepare_available_now(self) -> None:
-        """Let the run end at the tips that the shards have at the next plan (Trigger.AvailableNow)."""
+        """Make this a run with Trigger.AvailableNow. It ends at the tips (newest records) that the shards have at the next plan."""
         self.is_available_now, self._run, self._remembered = True, None, None
 
     def initial_offset(self, began_ms: int) -> BatchOffset:
-        """Return the start of a new query that began at `began_ms` (epoch ms, by the driver's clock).
+        """Return the offset at which a new query starts. The query began at `began_ms` (epoch ms, by the driver's clock).
 
-        Raises: the errors of `query_start.initial_offset`; ConfigurationError if the place cannot hold claims.
+        Raises: ConfigurationError if the place for claims cannot hold them; the errors of `query_start.initial_offset`.
         """
         self._store_check.check_location()
         return initial_offset(self.options, self.service, self.clock, began_ms)
@@ -99,9 +103,10 @@ class BatchPlanner:
     def step(self, previous: BatchOffset, limit: int | None, *, found_new: bool = False) -> BatchOffset | Step:
         """Return the plan of the next batch, or what to do instead.
 
-        - `found_new`: whether the watch (polling of quiet shards) has found something, or could not read every shard in time.
+        - `found_new`: whether the driver's polling of quiet shards has found something, or could not read every shard in time.
 
-        Raises: OutageError if a service was unreachable for too long; StateError if the claims of the last batch are lost.
+        Raises: OutageError if a service was unreachable for too long; ConsumerError if another job took over too many subscriptions;
+        StateError if the claims of the last batch are lost.
         """
         if previous.is_unlisted:
             previous = replace(self.initial_offset(previous.planned_ms), query=previous.query)
@@ -134,9 +139,11 @@ class BatchPlanner:
             self._listed_at_batch = plan.offset.batch  # Not set if the listing fails, so that it is repeated.
 
     def partitions(self, offset: BatchOffset) -> list[TaskPlan]:
-        """Return the tasks of a batch, as planned. For a batch that was just planned this makes no call.
+        """Return the tasks of a batch, as planned. If this process has just planned the batch, no service is called.
 
-        Raises: StateError if the batch runs again, its claims (what its tasks have read) are lost, and `onMetadataLoss` is FAIL.
+        A batch that an earlier process has planned runs again, by its claims (what its tasks have read).
+
+        Raises: StateError if the claims of such a batch are lost, and `onMetadataLoss` is FAIL.
         """
         token, lost_claims, is_replay = offset.store_token, False, self._last_plan != offset.plan
         if is_replay:
@@ -151,7 +158,7 @@ class BatchPlanner:
         return task_plans(offset, self.options, token, consumer_arns, lost_claims)
 
     def progress(self) -> dict[str, Any] | None:
-        """Return the figures of the last batch; None before the first plan."""
+        """Return the figures of the last batch, or None before the first plan."""
         if self._progress is None:
             return None
         worst = self._least_retention_left(self._progress.reached)
@@ -159,12 +166,12 @@ class BatchPlanner:
         return {**self._progress.figures(), "timeToRetentionLossMs": None if worst is None else worst.left_ms, **warned}
 
     def has_news(self) -> bool:
-        """Return whether figures have changed since the last call, so that the caller must show them to Spark now."""
+        """Return whether figures have changed since the last call. The caller must show them to Spark now."""
         before, self._shown = self._shown, None if self._progress is None else self._progress.state()
         return self._shown != before
 
     def commit(self, end: BatchOffset) -> None:
-        """Remove old claims, because Spark has committed the batch of `end`. The claims of the last batches stay.
+        """Remove old claims (what tasks have read), because Spark has committed the batch of `end`. The claims of the last batches stay.
 
         An error is logged, and the next commit tries again.
         """
@@ -180,7 +187,7 @@ class BatchPlanner:
     # --- the start of a run ------------------------------------------------------------------------------------------------------
 
     def _begin_run(self, previous: BatchOffset, claims: BatchClaims) -> None:
-        """Check streams and retention at the first call of a run, and note where an AvailableNow run ends."""
+        """Check streams and retention at the first call of a run, and store where an AvailableNow run ends."""
         if self._run is not None:
             return
         if previous.batch == 0 and not self.options.properties.is_set(METADATA_ROOT):
@@ -195,7 +202,7 @@ class BatchPlanner:
     # --- claims ------------------------------------------------------------------------------------------------------------------
 
     def _check_may_replay(self, offset: BatchOffset) -> None:
-        """Check that a batch may be replayed although its claims (what each task has read) are not in the store.
+        """Check that a batch may run again although its claims (what its tasks have read) are lost.
 
         Raises: StateError unless `onMetadataLoss` is REPLAY.
         """
@@ -205,7 +212,7 @@ class BatchPlanner:
     # --- each step ---------------------------------------------------------------------------------------------------------------
 
     def _remembered_step(self, previous: BatchOffset) -> Wait | Watch | None:
-        """Return the last step if it still holds, because the plan is the same and the time of the step has not come; else None."""
+        """Return the last step if it still holds, else None. It holds for the same plan until the time that the step names."""
         if self._remembered is None:
             return None
         plan, decided_ms, step = self._remembered
@@ -230,7 +237,7 @@ class BatchPlanner:
         )
 
     def _note(self, plan: BatchPlan, step: Step) -> Step:
-        """Remember that no batch is planned now, and return the step."""
+        """Remember a step that plans no batch, and return it."""
         if step is Decision.FINISH and plan.claims.is_unread:
             self._warnings.unread_batch(plan.offset)
         if not isinstance(step, Wait) and self._noted_plan != plan.previous.plan:
@@ -246,7 +253,7 @@ class BatchPlanner:
         return step
 
     def _record(self, plan: BatchPlan) -> BatchOffset:
-        """Return the plan's offset with the token of the claim store, and update progress and warnings for the new batch."""
+        """Complete the plan with the token of the claim store, and return its offset. Update progress and warnings for the new batch."""
         self._finished |= plan.previous.shards.keys() - plan.offset.shards.keys()
         token = self._store_check.write_token(plan.offset, is_there=plan.claims.has_token)
         planned = replace(plan.offset, store_token=token)
@@ -272,10 +279,10 @@ NO_RESPONSE = "no read got a response, even in the longest window"
 
 
 class FailedReadBackoff:
-    """Decides when the next batch may try again, and counts how often in a row another job disturbed the subscriptions to each shard.
+    """Decides when the next batch may try again after failed reads, and detects another job with the same fan-out consumer.
 
-    Another job that uses the same `consumer` disturbs a shard: it takes over subscriptions, or makes the service refuse them. A task cannot
-    count that, because it sees only one or two such events before the time for its reads is over.
+    Another job that uses the same `consumer` disturbs a shard: it takes over subscriptions, or makes the service refuse them. This class
+    counts how often in a row that happens to each shard. A task cannot, because it sees only one or two such events in its time.
 
     A shard fails if its whole read got no response and its last call failed. While other shards can be read, batches follow each other as
     usual.
@@ -298,17 +305,21 @@ class FailedReadBackoff:
         return self._ms_in(self._noted_at + self._pause)
 
     def seen_ms(self) -> int:
-        """Return when the claims of the last batch were first seen (epoch ms), by the wall clock as it is set now."""
+        """Return when the claims of the last batch were first seen (epoch ms).
+
+        The time fits the wall clock even if the clock was set since.
+        """
         return self._ms_in(self._noted_at)
 
     def _ms_in(self, at: float) -> int:
         return self._clock.now_ms() + round((at - self._clock.monotonic()) * 1000)
 
     def note(self, offset: BatchOffset, claims: BatchClaims) -> frozenset[str]:
-        """Count the failures in an offset's batch, and return the shards that are disturbed at least for the second time in a row.
+        """Count the failures in the batch of an offset. Return the shards that another job has disturbed in this batch and the one before.
 
-        Only the first call for a batch counts. Raises: OutageError if a shard failed for too long; ConsumerError if too many subscriptions
-        in a row were taken over or refused.
+        Only the first call for a batch counts.
+
+        Raises: OutageError if a shard failed for too long; ConsumerError if too many subscriptions in a row were taken over or refused.
         """
         if offset.plan == self._noted_plan:
             return frozenset()
@@ -362,7 +373,7 @@ _OF_A_BATCH = {
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
-    """How far a query is: where its last batch ended, and how much that batch read in how many seconds.
+    """How far a query is: where its last batch ended, how much that batch read, and in how many seconds.
 
     While a quiet stream is watched, no batch follows. Then `batch` and the number of `tasks` still describe the last batch.
     """
@@ -376,7 +387,7 @@ class QueryProgress:
 
     @classmethod
     def after(cls, previous: BatchOffset, offset: BatchOffset, now_ms: int, *, is_planned: bool) -> QueryProgress:
-        """Return the progress after the batch that `previous` planned and that ended at `offset`.
+        """Return the progress after a batch. The batch has the plan `previous`, and ended at `offset`.
 
         - `is_planned`: whether the next batch begins at `offset` now.
         """
@@ -386,7 +397,7 @@ class QueryProgress:
         return cls(shown, tasks, records, size, max(now_ms - previous.planned_ms, 1) / 1000, now_ms)
 
     def figures(self) -> dict[str, Any]:
-        """Return counts and rates as plain values."""
+        """Return counts, rates and lags, by their names in the query's progress."""
         offset = self.reached
         entries = offset.shards.values()
         behind = [lag for entry in entries if not entry.state.ended and (lag := self._lag_ms(entry)) is not None]
@@ -417,10 +428,10 @@ class QueryProgress:
         return {name: value for name, value in self.figures().items() if name not in _OF_A_BATCH}
 
     def _lag_ms(self, entry: ShardOffset) -> int | None:
-        """Return the age of the shard's oldest row that is not in the sink (ms); None while nothing is known.
+        """Return the age of the shard's oldest row that is not in the sink (ms), or None while it is not known.
 
-        It is the lag in the last response, plus the time since that response. This time is at most the time since the batch was planned,
-        because the clocks of service and driver may differ.
+        It is the lag in the last response, plus the time since that response. The clocks of service and driver may differ. So this time is
+        limited to the time since the batch was planned.
         """
         behind_ms, arrival_ms = entry.seen.behind_ms, entry.state.arrival_ms
         if behind_ms is None or entry.seen.at_tip:
@@ -430,7 +441,7 @@ class QueryProgress:
         return behind_ms + min(max(0, since_ms), elapsed_ms)
 
     def line(self) -> str:
-        """Return a log line about the records of the last batch, and about the shards that the next one reads."""
+        """Return a log line about the records of the last batch, and about the shards that the next batch reads."""
         offset, figures = self.reached, self.figures()
         counts = [f"{name} {figures[name]}" for name in ("shards", "reading", "tasks", "idle", "held")]
         behind = figures["millisBehindLatest"]
@@ -456,7 +467,7 @@ def _time(millis: int | None) -> str:
 
 HOUR_MS = 3_600_000
 WARN_FROM_RETENTION_PART = 0.8
-"""How old the oldest unread record may be without a warning, as a part of the retention."""
+"""A warning is given if the oldest unread record is older than this part of the retention."""
 NEAR_LOSS = (
     "records of %s will be lost in %.1f h unless the query reads them before: the stream keeps records for %.0f h"
 )
@@ -468,11 +479,11 @@ PARTLY_READ = (
     ". Does the sink take a part of a batch, as take(1) in foreachBatch does? Rows of tasks that ran do not come again"
 )
 WARM_UP_BATCHES = 3
-"""The first batches start workers and clients, so their times are not representative."""
+"""How many batches after a start are not judged. They start workers and clients, so their times are not representative."""
 
 
 class QueryWarnings:
-    """Owns the warnings that the progress shows: the last warning of each kind, after the warnings about the options."""
+    """Owns the warnings that the progress shows: first those about the options, then the last warning of each kind."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
@@ -485,7 +496,12 @@ class QueryWarnings:
         return list(self._texts.values())
 
     def after_batch(self, previous: BatchOffset, offset: BatchOffset, claims: BatchClaims) -> None:
-        """Warn if tasks of the batch `previous` stored no claim or ran one after another, or if the lookahead is too short for it."""
+        """Warn of problems that the batch `previous` shows:
+
+        - Tasks stored no claim (record of what they read).
+        - Tasks ran one after another.
+        - The lookahead is too short for the time that a batch takes.
+        """
         if claims.missing:
             text = "in batch %s, %s of %s tasks stored no record of what they read (claim), so their shards are read again from its start"
             hint = NOT_READ if claims.is_unread else PARTLY_READ
@@ -497,9 +513,9 @@ class QueryWarnings:
             self._tasks_one_after_the_other(previous, claims)
 
     def retention_left(self, worst: RetentionLeft | None) -> None:
-        """Warn if the query is so far behind that records may pass their stream's retention unread.
+        """Warn if the query is so far behind that records may expire unread. The next such warning comes only after it has caught up.
 
-        Warn again only after it has caught up.
+        - `worst`: the shard with the least time left, or None if it is not known.
         """
         is_near = worst is not None and worst.left_ms < (1 - WARN_FROM_RETENTION_PART) * worst.retention_ms
         if worst is not None and is_near and not self._is_near_loss:
@@ -509,13 +525,16 @@ class QueryWarnings:
         self._is_near_loss = is_near
 
     def dropped_streams(self, streams: Collection[str]) -> None:
-        """Warn of streams of the checkpoint that are no longer among the options."""
+        """Warn of streams that are in the checkpoint, but no longer among the options."""
         if streams:
             text = "no longer read, and their positions are forgotten: %s. A stream that is added again starts where the job started"
             self._warn(text, ", ".join(sorted(streams)))
 
     def old_claims(self, queries: Collection[str]) -> None:
-        """Warn that a new query found claims of other queries in its location, which happens if a checkpoint is lost."""
+        """Warn that a new query found claims (what tasks have read) of the other `queries` in its location.
+
+        This happens if a checkpoint is lost.
+        """
         if queries:
             text = (
                 "metadataLocation has claims (what tasks have read) of other queries (%s), and this query has a new checkpoint: it begins "
@@ -526,7 +545,7 @@ class QueryWarnings:
             self._once(text, few_of(sorted(queries)))
 
     def shared_consumer(self, shards: Collection[str]) -> None:
-        """Warn once that another job takes over subscriptions to these shards in batch after batch, or that they are refused."""
+        """Warn once that subscriptions to these shards are taken over or refused in batch after batch."""
         if shards:
             text = (
                 "the subscriptions to %s are taken over or refused in batch after batch. If another query or job uses the consumer %s, "
@@ -535,7 +554,7 @@ class QueryWarnings:
             self._once(text, few_of(sorted(shards)), self._options.consumer)
 
     def lost_claims(self, offset: BatchOffset) -> None:
-        """Warn that the batch runs without rows, because its claims are not in this store."""
+        """Warn that the batch runs again without rows, because its claims (what its tasks have read) are lost."""
         text = (
             "the claims (what tasks have read) of batch %s are lost: metadataLocation has none of this query. The batch runs again "
             "without rows, and its records come with the next one, including records that the sink already has"
@@ -543,7 +562,7 @@ class QueryWarnings:
         self._warn(text, offset.batch)
 
     def unread_batch(self, offset: BatchOffset) -> None:
-        """Warn that an AvailableNow run ends because its sink did not read a batch."""
+        """Log that an AvailableNow run ends because its sink did not read a batch."""
         LOG.warning("no task of batch %s ran, so the run ends here" + NOT_READ, offset.batch - 1)
 
     def _short_lookahead(self, previous: BatchOffset, offset: BatchOffset) -> None:
@@ -557,7 +576,7 @@ class QueryWarnings:
             self._once(text, lookahead, batch_ms)
 
     def _tasks_one_after_the_other(self, previous: BatchOffset, claims: BatchClaims) -> None:
-        """Warn if tasks read one after another: their reads began at least a window apart. Then there are fewer slots than tasks."""
+        """Warn if the reads of a batch's tasks began at least a read window apart. Then there are fewer free slots than tasks."""
         began = claims.began_ms
         if len(began) > 1 and max(began) - min(began) >= self._options.window_ms:
             text = (

@@ -1,4 +1,4 @@
-"""A claim is the record of what one task has read of its shards. It is stored once, before the task returns its first row."""
+"""Defines a claim: the record of what one task has read of its shards. A task stores its claim once, before it returns its first row."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .offset import BatchOffset, ShardOffset
 VERSION = 3
 """Claims of earlier versions are refused; version 1 has no version field."""
 RowId = tuple[str, int]
-"""Sequence number and sub-sequence number."""
+"""Sequence number and sub-sequence number of a row."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadClaim:
-    """The reads of one task, by `Shard.key`.
+    """The record of what one task has read. `shards` has one read for each shard, by `Shard.key`.
 
-    - `began_ms`: when they began, by the executor's clock (epoch ms).
-    - `subscribed`: whether this or an earlier attempt has subscribed to the shards.
+    - `began_ms`: when the reads began, by the executor's clock (epoch ms).
+    - `subscribed`: whether this or an earlier attempt of the task has subscribed to the shards.
     """
 
     shards: Mapping[str, ShardRead]
@@ -39,7 +39,10 @@ class ReadClaim:
     subscribed: bool = False
 
     def to_bytes(self) -> bytes:
-        """Return the stored form: compressed JSON. For a thousand shards it has a fifth of the size, and costs 3 ms of CPU (measured)."""
+        """Return the claim in the form in which it is stored: compressed JSON.
+
+        For a thousand shards, the compression divides the size by five and takes 3 ms of CPU (measured).
+        """
         plain = {
             "v": VERSION,
             "beganMs": self.began_ms,
@@ -50,9 +53,9 @@ class ReadClaim:
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> ReadClaim:
-        """Return the inverse of `to_bytes`. JSON that is not compressed is accepted too.
+        """Return the claim that `to_bytes` has stored. JSON that is not compressed is also accepted.
 
-        Raises: StateError if the content is something else.
+        Raises: StateError if `stored` is something else.
         """
         try:
             plain = json.loads(stored if stored.startswith(b"{") else zlib.decompress(stored))
@@ -66,7 +69,7 @@ class ReadClaim:
             ) from error
 
     def is_of(self, starts: Mapping[str, ShardState]) -> bool:
-        """Return whether the task read exactly these shards from these states."""
+        """Return whether the task has read exactly the shards of `starts`, each from that state."""
         return {key: read.start for key, read in self.shards.items()} == starts
 
 
@@ -74,7 +77,7 @@ class ReadClaim:
 class ShardRead:
     """The read of one shard by a task: `records` rows between the states `start` and `end`.
 
-    - `first`, `last`: the first and the last row.
+    - `first`, `last`: the ids of the first and the last row.
     - `bytes`: bytes of payload before de-aggregation.
     - `seen`: observations for the plan of the next batch.
     """
@@ -99,7 +102,7 @@ class ShardRead:
 
     @property
     def made_progress(self) -> bool:
-        """Whether the read returned records, reached the tip, the emit limit or the end of the shard, or moved the position."""
+        """Whether the read returned records, moved the position, or reached the tip, the emit limit or the end of the shard."""
         before, after = self.start, self.end
         has_moved = (before.position, before.continuation) != (after.position, after.continuation)
         return has_moved or self.is_at_end or after.ended or self.records > 0
@@ -118,7 +121,7 @@ class ShardRead:
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> ShardRead:
-        """Return the inverse of `to_json`."""
+        """Return the read that `to_json` has made into `entries`."""
         return cls(
             start=ShardState.from_json(entries["start"]),
             end=ShardState.from_json(entries["end"]),
@@ -132,13 +135,13 @@ class ShardRead:
 
 @dataclass(slots=True)
 class BatchClaims:
-    """The claims of a batch.
+    """The claims of a batch (what its tasks have read).
 
     - `shards`: the read of each shard, by `Shard.key`.
     - `missing`: the numbers of the tasks without a claim.
     - `began_ms`: when each task began to read (epoch ms).
-    - `subscribed_ms`: when the last read that may have subscribed began (epoch ms); 0 without one.
-    - `has_token`: whether the store has the token of the batch's plan.
+    - `subscribed_ms`: when the last read that may have subscribed began (epoch ms). It is 0 if there is no such read.
+    - `has_token`: whether the store has the token that was written when the batch was planned.
     """
 
     shards: dict[str, ShardRead] = field(default_factory=dict)
@@ -149,7 +152,7 @@ class BatchClaims:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the tasks have read no record."""
+        """Whether no task has read a record."""
         return not any(read.records for read in self.shards.values())
 
     @property
@@ -159,14 +162,15 @@ class BatchClaims:
 
     @property
     def is_unread(self) -> bool:
-        """Whether no task has stored a claim: the sink did not read the batch."""
+        """Whether no task has stored a claim. Then the sink did not read the batch."""
         return bool(self.missing) and not self.shards
 
 
 def load_batch_claims(store: ReadClaimStore, offset: BatchOffset) -> BatchClaims:
-    """Return the claims of an offset's batch.
+    """Return the claims of the batch that `offset` plans (what its tasks have read).
 
-    A claim that belongs to another plan counts as missing. The next batch reads the shards of a missing claim again.
+    A claim counts as missing if its task did not read what the offset plans. If a claim is missing, the next batch reads the task's shards
+    again.
     """
     claims = BatchClaims()
     if offset.batch == 0:
@@ -194,7 +198,7 @@ def _claim_of(group: list[ShardOffset], stored: bytes | None) -> ReadClaim | Non
 
 
 def claims_elsewhere_error(store: ReadClaimStore, offset: BatchOffset) -> StateError:
-    """Return the error that ends a query if its store is not the one with which the offset's batch was planned."""
+    """Return the error for a query whose store does not have the claims of the batch of `offset` (what its tasks have read)."""
     return StateError(
         f"{store.key} {store.place} has no claims (what tasks have read) of this query ({offset.query}), which is at batch "
         f"{offset.batch}; they were deleted, or are in another place. Set the place in which they are, or set "
@@ -203,9 +207,9 @@ def claims_elsewhere_error(store: ReadClaimStore, offset: BatchOffset) -> StateE
 
 
 class StoreVisibilityCheck:
-    """Checks that driver, tasks and later runs of a query use the same claim store, by a token that is written into it.
+    """Checks that driver, tasks and later runs of a query use the same claim store. It writes a token into the store for that.
 
-    Owns the token of each query. A query keeps its token across restarts as long as the store has it.
+    It owns the token of each query. A query keeps its token across restarts as long as the store has it.
     """
 
     def __init__(self, store: ReadClaimStore) -> None:
@@ -215,19 +219,20 @@ class StoreVisibilityCheck:
         self._checked_plan = ""
 
     def check_location(self) -> None:
-        """Check the location once in each process. Raises: ConfigurationError if it cannot hold claims."""
+        """Check once in each process that the store's location can hold claims. Raises: ConfigurationError if it cannot."""
         if not self._is_location_checked:
             self._store.write_marker("location-check", "driver")
             self._is_location_checked = True
 
     def was_planned_here(self, offset: BatchOffset) -> bool:
-        """Return whether the offset's batch was planned with this store, because the store has the token that the offset names."""
+        """Return whether the batch of `offset` was planned with this claim store. The store then has the token that the offset names."""
         return bool(offset.store_token) and self._store.has_marker(offset.query, offset.store_token)
 
     def check_not_removed(self, offset: BatchOffset) -> None:
-        """Check once for each plan that its missing claims were not removed after later batches. Call it only if claims are missing.
+        """Check that the missing claims of a batch were not removed after later batches. Call it only if claims are missing.
 
-        A driver that is still running next to its successor may have planned the next batch, but no batch after that one.
+        It calls the store once for each plan. Claims of the next batch are allowed, because an old driver that is still running may have
+        planned that batch.
 
         Raises: StateError if the store has claims of batches that this checkpoint does not know.
         """
@@ -244,11 +249,11 @@ class StoreVisibilityCheck:
         self._checked_plan = offset.plan
 
     def write_token(self, offset: BatchOffset, *, is_there: bool = False) -> str:
-        """Write the query's token into the store, unless the store has the token, and return the token.
+        """Write the query's token into the store, unless the store has the token, and return it.
 
-        - `is_there`: whether the offset's token has just been seen in the store.
+        - `is_there`: whether the offset's token has just been seen in the store. Then the store is not called.
 
-        Raises: ConfigurationError if the location cannot hold claims.
+        Raises: ConfigurationError if the store's location cannot hold claims.
         """
         if is_there:
             return offset.store_token
@@ -261,12 +266,12 @@ class StoreVisibilityCheck:
 
 
 def claim_name(group: int) -> str:
-    """Return the name of a task's claim within its batch. `group` is the number of the task."""
+    """Return the name, within its batch, of a task's claim (what it has read). `group`: the number of the task."""
     return f"group-{group:05d}"
 
 
 def claim_store(options: SparkOptions) -> ReadClaimStore:
-    """Return the store of a query's claims: one for each process, with a client that stays open."""
+    """Return the store of a query's claims (what its tasks have read). Each process has one, and its client stays open."""
     loop = worker_loop()
     return loop.cached(
         ("claims", options.metadata_location, *sorted(options.properties.items())),
@@ -277,7 +282,7 @@ def claim_store(options: SparkOptions) -> ReadClaimStore:
 
 
 def batch_id(offset: BatchOffset) -> BatchId:
-    """Return the batch under which the tasks of an offset store their claims."""
+    """Return the id of an offset's batch, under which its tasks store their claims."""
     return BatchId(offset.query, offset.batch, offset.plan)
 
 

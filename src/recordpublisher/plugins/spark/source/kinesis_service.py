@@ -1,4 +1,4 @@
-"""Makes the calls of a query's driver to Kinesis, and decides whether a listing may show new shards (`ListingCompleteness`, S2, S3)."""
+"""Makes the calls of a query's driver to Kinesis, and decides whether a listing may show new shards (S2, S3)."""
 
 import asyncio
 import logging
@@ -31,15 +31,15 @@ from .new_data_watch import LookResult, NewDataWatch, watch_properties
 
 LOG = logging.getLogger("recordpublisher.spark")
 OLD_LISTING_SECONDS = 5.0
-"""Pause before a stream is listed again whose listing was old."""
+"""How long to wait before a stream is listed again, if its last listing was not complete (seconds)."""
 
 
 class KinesisService:
-    """Owns the last complete listing of each stream, renewed in the background, the consumers' ARNs, and the watch for new data.
+    """Owns the driver's view of its streams: the last complete listing of each, the consumers' ARNs, and the watch for new data.
 
-    Blocking calls are made when a query starts, when an AvailableNow run would end, and when a quiet stream has an ended shard without
-    known children. They have their own retries. If the retries fail in an outage, `PatientPlanner` waits for the service. Every other error
-    ends the query.
+    Listings are renewed in the background. Blocking calls are made when a query starts, when an AvailableNow run would end, and when a
+    shard of a quiet stream has ended and its children are not known. They have their own retries. If the retries fail in an outage,
+    `PatientPlanner` waits for the service. Every other error ends the query.
     """
 
     def __init__(self, options: SparkOptions) -> None:
@@ -64,19 +64,16 @@ class KinesisService:
         self._tip_ms: dict[str, int] = {}
 
     def list_shards(self, stream: str) -> list[Shard]:
-        """Return every listed shard, with the retries of ListShards.
+        """List the shards of a stream now, and return them. Failed calls are retried.
 
-        Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
+        Raises: StreamNotFoundError if the stream does not exist; KinesisError if the call fails.
         """
         return worker_loop().run(self._list(stream_name(stream)))
 
     def list_restored(
         self, streams: Collection[str], restored: RestoredState
     ) -> tuple[Sequence[Shard], frozenset[str]]:
-        """Return every listed shard of `streams` (names), and the restored shards that are not listed and have expired.
-
-        Restored shards are given by `Shard.key`.
-        """
+        """List the shards of `streams` (names). Return them, and the keys of the `restored` shards that are not listed and have expired."""
         missing = MissingShards(self._lister.shard_exists)
 
         async def list_all() -> list[Shard]:
@@ -90,25 +87,25 @@ class KinesisService:
         return worker_loop().run(self._lister.server_time_ms(stream_name(stream)))
 
     def oldest_retained_ms(self, stream: str) -> int | None:
-        """Return the arrival time before which records are past retention (epoch ms); None if it is not known."""
+        """Return the arrival time of the oldest record that the stream may still have (epoch ms), or None if it is not known."""
         return worker_loop().run(self._retention.oldest_retained_ms(stream_name(stream)))
 
     def retention_ms(self, stream: str) -> int | None:
-        """Return how long a stream (name) keeps its records (ms); None while not known. Never blocks.
+        """Return how long a stream (name) keeps its records (ms), or None while that is not known.
 
-        The value is requested in the background.
+        It never blocks, because the value is requested in the background.
         """
         return self._retention_periods.of(stream)
 
     def gap_after(self, shard: Shard, state: ShardState, seen_ms: int) -> RetentionGap:
-        """Return whether records after a state were lost.
+        """Return whether records of the shard after `state` have expired.
 
         - `seen_ms`: the arrival of the last record read, or the last read at the shard's tip, whichever is later (epoch ms).
         """
         return worker_loop().run(self._retention.gap_after(shard, state.position, seen_ms))
 
     def consumer_arns(self) -> Mapping[str, str]:
-        """Return the registered fan-out consumer of each stream; empty if the job polls.
+        """Return the ARN of the fan-out consumer of each stream, by property key. Return {} if the job polls.
 
         The first call registers the consumers. They are never deregistered, because Spark does not report that a query will not run again.
         """
@@ -120,9 +117,11 @@ class KinesisService:
         return self._arns
 
     def discovered_shards(self, known: Collection[str]) -> list[Shard]:
-        """Return the newest complete listing. Never blocks or raises an error. The first call starts the listing in the background.
+        """Return the shards of the newest complete listing of each stream. Never blocks or raises an error.
 
-        - `known`: the shards of the current offset. A listing that lacks one of them is not complete.
+        The first call starts the listing in the background.
+
+        - `known`: the keys of the current offset's shards. A listing that lacks one of them is not complete.
         """
         self._check.require(known)
         if not self._discovers:
@@ -132,9 +131,9 @@ class KinesisService:
         return [shard for shards in list(self._listed.values()) for shard in shards]
 
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
-        """Watch in the background for new records after these states. A running watch continues unchanged.
+        """Begin to watch in the background for new records after these states. If a watch is running, it continues unchanged.
 
-        It polls even in a fan-out job, because the subscription of the next batch would preempt a subscription of the watch.
+        It polls even in a fan-out job, because the subscription of the next batch would end a subscription of the watch.
         """
         if self._watch is not None:
             return
@@ -154,11 +153,14 @@ class KinesisService:
         return self._watch is not None and self._watch.found.is_set()
 
     def look(self, seconds: float, pause: float = 0.0) -> LookResult:
-        """Read every watched shard now, as `NewDataWatch.look` does. Without a watch return `LookResult.LATE`."""
+        """Read every watched shard now, as `NewDataWatch.look` does. Return `LookResult.LATE` if no watch is running."""
         return LookResult.LATE if self._watch is None else self._watch.look(seconds, pause)
 
     def tip_ms(self, key: str) -> int | None:
-        """Return when a watch last read a shard (`Shard.key`) to its tip and found nothing new (epoch ms); None if it never did."""
+        """Return when the watch last read a shard to its tip and found nothing new (epoch ms), or None if it never did.
+
+        `key`: `Shard.key`.
+        """
         return self._tip_ms.get(key)
 
     def stop_watching(self) -> None:
@@ -168,14 +170,14 @@ class KinesisService:
             self._watch = None
 
     def close(self) -> None:
-        """Close the clients. Call it only if the discovery was never started, and the service ends before its process."""
+        """Close the clients. Call it only if `discovered_shards` was never called, because its listing would continue in the background."""
         worker_loop().run(self._lister.close())
         worker_loop().run(self._factory.close())
 
     async def _discover(self) -> None:
-        """List all streams periodically, even after errors.
+        """List all streams periodically. An error does not end the listing.
 
-        With a negative interval list them once, to find streams that are new to the job.
+        If the interval is negative, list them only once, and again while a listing is not complete.
         """
         interval = self._options.properties.value(DISCOVERY_INTERVAL) / 1000
         while True:
@@ -223,8 +225,8 @@ def _publisher_factory(publisher: str, properties: Properties) -> RecordPublishe
 class ListingCompleteness:
     """Decides whether a listing may show new shards. Owns the facts about shards that the newest listing of each stream lacks.
 
-    An old listing may show a shard that was read and left the offset, but lack the descendants that would show that it was read. So no
-    shard is taken from a listing that lacks a shard of the offset, or a parent of a listed shard, unless the missing shard has expired.
+    An old listing may show a shard that was read and left the offset, and lack the descendants that prove it. So a listing is not used if
+    it lacks a shard of the offset, or the parent of a listed shard. Missing shards that have expired do not count.
     """
 
     def __init__(self, exists: ShardExists) -> None:
@@ -232,7 +234,7 @@ class ListingCompleteness:
         self._known: Collection[str] = ()
 
     def require(self, known: Collection[str]) -> None:
-        """Set the shards of the current offset, by `Shard.key`, which a complete listing must have."""
+        """Set the shards of the current offset, by `Shard.key`. A complete listing must have them."""
         self._known = known
 
     async def is_complete(self, stream: str, listed: Sequence[Shard]) -> bool:

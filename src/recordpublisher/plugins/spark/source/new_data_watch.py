@@ -1,4 +1,4 @@
-"""Polls quiet shards from the driver, so that no batches run while no record arrives."""
+"""Polls quiet shards from the driver. So no batch needs to run while no record arrives."""
 
 import asyncio
 import logging
@@ -21,11 +21,11 @@ from ..python_worker import WorkerLoop
 
 LOG = logging.getLogger("recordpublisher.spark")
 MS_BETWEEN_CALLS = 10
-"""The watch makes at most a hundred calls a second, whatever the number of shards."""
+"""Shortest time between two calls of a watch (ms), whatever the number of shards."""
 SHORTEST_INTERVAL_MS = 200
-"""The service accepts five reads of a shard in a second."""
+"""Shortest time between two reads of a shard (ms). The service accepts five reads of a shard in a second."""
 ANSWERS_SECONDS = 1.0
-"""A look (one read of every watched shard) has made all its calls this long before its end, so that the answers arrive in time."""
+"""How long before its end a look (one read of every watched shard) has made all its calls, so that the responses arrive in time."""
 MOST_SHARDS = 300
 """How many shards a look can read in the time of one call of Spark."""
 
@@ -40,19 +40,21 @@ class LookResult(Enum):
 
 
 def watch_properties(properties: Properties, probe_ms: int) -> Properties:
-    """Return the properties of the watch for new data, whose reads bring one record each. `NewDataWatch` decides when to read.
+    """Return the properties for the reads of the watch for new data. Each read brings one record. `NewDataWatch` decides when to read.
 
-    `probe_ms`: how often it looks at a stream (ms), which limits the shortest time between two reads of a shard.
+    - `probe_ms`: how often the watch reads a stream (ms). It limits the shortest time between two reads of a shard.
     """
     interval = min(SHORTEST_INTERVAL_MS, probe_ms)
     return properties.merged({GETRECORDS_MAX.key: 1, ADAPTIVE_READS.key: False, GETRECORDS_INTERVAL.key: interval})
 
 
 def seconds_between_shards(shards: int, seconds: float, pause: float) -> float:
-    """Return the time between the reads of two shards in a look that may take `seconds`. At most a hundred are read a second.
+    """Return the time between the reads of two shards in a look (one read of every shard).
 
-    The reads are spread over `pause`, so that a record that arrives during the pause is found before its end. The last read begins early
-    enough for its answer.
+    - `seconds`: how long the look may take. The last read begins early enough for its response.
+    - `pause`: seconds over which the reads are spread. A record that arrives during this time is then found before its end.
+
+    At most a hundred shards are read in a second.
     """
     shortest = MS_BETWEEN_CALLS / 1000
     return max(shortest, min(pause, seconds - ANSWERS_SECONDS) / max(1, shards))
@@ -64,10 +66,10 @@ def has_new_data(batch: RecordBatch) -> bool:
 
 
 class NewDataWatch:
-    """Reads from given states until the first record, the end of a shard, or an error. Each of them ends the watch.
+    """Watches shards for new data. A first record, the end of a shard, or an error ends the watch.
 
-    A look is one read of every shard to its tip. Between looks nothing is read. An object serves one watch. Call `begin`, `look` and `stop`
-    one after the other. The reads run on `loop`.
+    Every shard is read once to its tip when `look` is called. Nothing is read at other times. An object serves one watch: call `begin`,
+    `look` and `stop` one after the other. The reads run on `loop`.
 
     - `factory`: makes the publishers. The caller closes it.
     - `tip_ms`: a dict that receives, by `Shard.key`, the time when a read last found nothing new (epoch ms).
@@ -94,9 +96,9 @@ class NewDataWatch:
         self._loop.run_in_background(self._watch(dict(shards)))
 
     def look(self, seconds: float, pause: float = 0.0) -> LookResult:
-        """Read every shard once, with reads that begin after this call does. Return within `seconds`.
+        """Read every shard once, with reads that begin after this call. Return within `seconds`.
 
-        - `pause`: seconds over which the reads are spread, or less if the look would end too late.
+        - `pause`: seconds over which the reads are spread. It is shortened if the reads would end too late.
         """
         end = threading.Event()
         self._loop.run_in_background(self._start_look(end, seconds_between_shards(len(self._places), seconds, pause)))
@@ -108,7 +110,7 @@ class NewDataWatch:
         return LookResult.LATE if len(self._places) <= MOST_SHARDS else LookResult.PARTIAL
 
     def stop(self) -> None:
-        """End the watch. Return at once."""
+        """End the watch, without waiting for its reads."""
         self._loop.run_in_background(self._end())
 
     async def _start_look(self, end: threading.Event, spacing: float) -> None:
@@ -149,7 +151,7 @@ class NewDataWatch:
         self._finish()
 
     async def _take(self, batch: RecordBatch) -> None:
-        """Handle the response of a read. An empty response before the tip shows nothing, so the look continues to read."""
+        """Handle the response of a read. After an empty response before the shard's tip, the read continues."""
         shard = batch.shard
         if has_new_data(batch):
             self._finish()

@@ -1,8 +1,9 @@
 """The offset of one micro-batch, as JSON in Spark's offset log.
 
-An offset is the plan of its batch: where the batch starts in every shard, which task reads it, and up to which event time it may emit. For
-Spark the offset is the *end* of that batch. The real end of the batch is in its claims, from which the next offset is computed. A query
-shows the offset as `query.lastProgress["sources"][0]["endOffset"]`; the documentation lists its fields.
+An offset is the plan of its batch: where the batch starts in every shard, which task reads the shard, and up to which event time it may
+emit. For Spark the offset is the *end* of that batch. The real end of the batch is in its claims (what its tasks have read). The next
+offset is computed from them. A query shows the offset as `query.lastProgress["sources"][0]["endOffset"]`; the documentation lists its
+fields.
 """
 
 from __future__ import annotations
@@ -21,27 +22,29 @@ from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.shards import Shard, shard_to_json, stored_shard_from
 
 VERSION = 3
-"""Offsets of earlier versions are refused."""
+"""Format version of an offset. Offsets of earlier versions are refused."""
 EMIT_NOTHING = -(2**62)
-"""An emit limit below every record: the batch reads the first watermark of each shard and emits nothing."""
+"""An emit limit below every event time. With it, a batch reads the first watermark of each shard and emits nothing."""
 
 UNLISTED_PLAN = "unlisted"
-"""The plan id of an offset whose shards are not known yet."""
+"""The plan id of an offset whose shards are not listed yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchOffset:
     """The plan of batch number `batch` of the query `query`.
 
-    - `plan`: a new random id of each plan. Claims of another plan with the same number are ignored. `after`: the plan of the batch before.
+    - `plan`: a random id, new for each plan. Claims of another plan with the same batch number are ignored.
+    - `after`: the `plan` of the batch before.
     - `planned_ms`: when the batch was planned, by the driver's clock (epoch ms).
     - `limit`: the most records of the batch.
-    - `global_watermark`, `emit_limit`: epoch ms. Without a limit (None) alignment is off. With `EMIT_NOTHING` the batch emits nothing.
+    - `global_watermark`: the lowest watermark of the active shards (epoch ms).
+    - `emit_limit`: the highest event time that the batch emits (epoch ms). It is None if alignment is off, or `EMIT_NOTHING`.
     - `records`, `bytes`: emitted by all earlier batches, including shards that are no longer in the offset.
     - `skipped`: records that these batches could not use and left out.
     - `initial_start`: where the job started, with LATEST as the time of the start. A stream that is added later has the same start.
     - `store_token`: the token in the claim store when the batch was planned. A store without it has lost the batch's claims.
-    - `waits`: how many batches without tasks followed, in an AvailableNow run that waited for a service.
+    - `waits`: how many batches without tasks followed, while the query waited for a service or showed its figures.
     """
 
     query: str
@@ -67,13 +70,13 @@ class BatchOffset:
 
     @property
     def is_unlisted(self) -> bool:
-        """Whether the shards of the query are not listed yet."""
+        """Whether the query's shards could not be listed yet."""
         return self.plan == UNLISTED_PLAN
 
     def tasks(self) -> list[list[ShardOffset]]:
         """Return the shards of each task, as planned. No task is empty.
 
-        Each batch begins with another shard, because a task's bytes may not be enough for one record of every shard.
+        In each batch a task begins with another one of its shards, because its limit of bytes may be reached before every shard was read.
         """
         groups: dict[int, list[ShardOffset]] = {}
         for _, entry in sorted(self.shards.items()):
@@ -82,9 +85,9 @@ class BatchOffset:
         return [_rotated(groups[task], self.batch) for task in sorted(groups)]
 
     def follows(self, previous: BatchOffset) -> bool:
-        """Return whether this batch was planned after `previous`, or is `previous` itself because nothing was planned or the query waits.
+        """Return whether this batch was planned after `previous`, or is `previous` itself because nothing was planned since.
 
-        Every process computes the start of a new query again, so the first batch follows any initial offset.
+        The first batch follows any initial offset, because every process computes the start of a new query again.
         """
         is_first = previous.batch == 0 and self.batch <= 1
         return is_first or previous.plan in (self.plan, self.after)
@@ -113,7 +116,7 @@ class BatchOffset:
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any] | str) -> BatchOffset:
-        """Return the inverse of `to_json`. Raises: StateError if the content is something else."""
+        """Return the offset that `to_json` has made into `entries`. Raises: StateError if `entries` is something else."""
         try:
             plain = json.loads(entries) if isinstance(entries, str) else entries
             return cls._from_plain(plain)
@@ -150,7 +153,7 @@ class BatchOffset:
 
 @dataclass(frozen=True, slots=True)
 class HeldSoFar:
-    """How long alignment has kept a shard from being read so far: for `ms` milliseconds, in `batches` batches."""
+    """How long watermark alignment has kept a shard from being read: for `ms` milliseconds, in `batches` batches."""
 
     ms: int = 0
     batches: int = 0
@@ -163,8 +166,9 @@ class ShardOffset:
     - `state`: where the batch starts.
     - `task`: the number of the task that reads the shard, or None if the batch does not read it.
     - `seen`: the observations of the last read.
-    - `silence`, `held`: how long the shard was silent, and how long alignment held it.
-    - `idle`: whether the silence makes the shard idle.
+    - `silence`: how long the shard was silent.
+    - `held`: how long alignment has kept the shard from being read.
+    - `idle`: whether the shard was silent for so long that the global watermark does not wait for it.
     - `records`, `last_records`: records emitted so far, and by the batch before.
     - `ended_ms`: when the end of the shard was seen (epoch ms).
     - `done`: whether this AvailableNow run has finished the shard.
@@ -191,11 +195,11 @@ class ShardOffset:
 
     @property
     def alignment_watermark(self) -> int | None:
-        """The watermark with which the shard counts for the global watermark."""
+        """The watermark of this shard from which the global watermark is computed, or None if it is not known."""
         return shard_watermark(self.seen.next_watermark, self.state.watermark)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle as JSON. Pickling a frozen dataclass takes five times as long, and tasks may carry a thousand of them."""
+        """Pickle as JSON. Pickling a frozen dataclass would take five times as long, and tasks may carry a thousand of them."""
         return ShardOffset.from_json, (self.to_json(),)
 
     def to_json(self) -> dict[str, Any]:
@@ -218,7 +222,7 @@ class ShardOffset:
 
     @classmethod
     def from_json(cls, entries: Mapping[str, Any]) -> ShardOffset:
-        """Return the inverse of `to_json`."""
+        """Return the shard that `to_json` has made into `entries`."""
         shard = stored_shard_from(entries)
         silence, held = entries.get("silence", {}), entries.get("held", {})
         return cls(

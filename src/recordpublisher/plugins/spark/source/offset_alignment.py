@@ -1,4 +1,4 @@
-"""Aligns a planned batch in event time: computes global watermark and emit limit from the shards of its offset."""
+"""Aligns a planned batch in event time: computes its global watermark and its emit limit from the shards of its offset."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .offset_lineage import has_children, is_startable
 def next_global_watermark(
     current: int | None, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int
 ) -> int | None:
-    """Return the lowest watermark of the active shards, never below `current`.
+    """Return the lowest watermark of the active shards, or `current` if that is higher.
 
-    It stays at `current` while an active shard has no watermark yet, and if no shard is active.
+    It stays at `current` while an active shard has no watermark yet, and while no shard is active.
     """
     active = (entry for entry in shards.values() if is_active(entry, shards, alignment, now_ms))
     return global_watermark_rules.raised_watermark(
@@ -32,9 +32,9 @@ def next_global_watermark(
 
 
 def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: AlignmentSettings, now_ms: int) -> bool:
-    """Return whether the shard counts for the global watermark, which is the lowest watermark of the active shards.
+    """Return whether the shard is active. The global watermark is the lowest watermark of the active shards.
 
-    Unlike in the fetcher, an ended parent stops counting at once, because the same plan adds its children.
+    Unlike in the fetcher, an ended parent stops being active at once, because the same plan adds its children.
     """
     if entry.state.ended:
         waited_ms = now_ms - (entry.ended_ms or now_ms)
@@ -47,9 +47,9 @@ def is_active(entry: ShardOffset, shards: Mapping[str, ShardOffset], alignment: 
 class AlignmentSettings:
     """Settings of alignment (ms).
 
-    - `lookahead`: how far above the global watermark a batch emits; None if alignment is off.
+    - `lookahead`: how far above the global watermark a batch emits, or None if alignment is off.
     - `idle_intervals`: after how much observed silence a shard is idle, if at all.
-    - `timeout`: how long an ended shard without known children holds back the global watermark.
+    - `timeout`: how long an ended shard holds back the global watermark while its children are not known.
     """
 
     lookahead: int | None = of_property(LOOKAHEAD)
@@ -58,14 +58,14 @@ class AlignmentSettings:
 
     @classmethod
     def of(cls, properties: Properties) -> AlignmentSettings:
-        """Return the settings of a job's properties."""
+        """Return the alignment settings that a job's properties give."""
         return cls(idle_intervals=IdleIntervals.of(properties), **values_of(cls, properties))
 
     def emit_limit(self, global_watermark: int | None) -> int | None:
-        """Return the highest watermark that the next batch emits, or None without a limit.
+        """Return the highest event time that the next batch emits (epoch ms), or None if alignment is off.
 
-        While the global watermark is unknown, a batch emits nothing and only reads the first watermark of each shard. So the event times of
-        the first batch are also within the lookahead.
+        While the global watermark is unknown, a batch emits nothing, and only reads the first watermark of each shard. So the event times
+        of the first batch that emits are also within the lookahead.
         """
         limit = global_watermark_rules.emit_limit(global_watermark, self.lookahead)
         if limit == math.inf:
@@ -80,6 +80,6 @@ class AlignmentSettings:
 
 
 def is_held(entry: ShardOffset, emit_limit: int | None) -> bool:
-    """Return whether alignment keeps the shard from being read, because its next record is known to be above the limit."""
+    """Return whether alignment keeps the shard from being read, because its next record is known to be above `emit_limit`."""
     watermark = entry.alignment_watermark
     return emit_limit is not None and watermark is not None and watermark > emit_limit

@@ -1,4 +1,4 @@
-"""Splits and merges in an offset: the shards that may be read, the new shards, and the shards that leave the offset."""
+"""Handles splits and merges in an offset: the shards that may be read, the new shards, and the shards that leave the offset."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ Shards = Mapping[str, ShardOffset]
 
 
 def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
-    """Return the shards with ended parents replaced by their children.
+    """Return the shards, with each ended parent replaced by its children once all of them may start.
 
-    A child that may start inherits the watermark of its parents, and the time until which they are known to have been open, because no
-    record of the child is older. An ended shard leaves the offset once all its children may start, so that an offset does not grow
-    with the history of the stream.
+    So an offset does not grow with the history of the stream. A child that may start inherits from its parents the watermark, and the time
+    until which they are known to have been open, because no record of the child is older.
     """
     started = {key: _with_inherited(entry, shards) for key, entry in shards.items()}
     children = _children_by_parent(started)
@@ -33,9 +32,11 @@ def with_started_children(shards: Shards) -> dict[str, ShardOffset]:
 def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Shard]) -> dict[str, ShardOffset]:
     """Return the offset's shards and the shards found while the job runs.
 
-    New shards are read from TRIM_HORIZON, once their parents have ended. `listed` come from a listing, `named` from the ChildShards of
-    ended shards. One parent may name a merged shard before the other parent is known. Then the shard is omitted: the next listing, or the
-    other parent's end, shows it again.
+    New shards are read from TRIM_HORIZON, once their parents have ended.
+
+    - `listed`: shards that a listing showed.
+    - `named`: shards that a read named as children of an ended shard (ChildShards). A merged shard is left out while one of its parents is
+      not known. The next listing, or the end of that parent, shows it again.
     """
     known = dict(shards)
     for shard in listed:
@@ -47,10 +48,11 @@ def with_new_shards(shards: Shards, listed: Iterable[Shard], named: Iterable[Sha
 
 
 def new_shards(listed: Collection[Shard], shards: Shards, finished: Collection[str]) -> list[Shard]:
-    """Return the listed shards that are new to the job.
+    """Return the listed shards that are new to the job. A listing may be older than the offset, so these shards are not new:
 
-    Shards of the offset, their ancestors (read to their end before), and shards that this process has `finished` are not new. They may
-    be listed, because a listing may be older than the offset.
+    - shards of the offset,
+    - their ancestors, which were read to their ends before,
+    - shards that this process has `finished`.
     """
     ancestors = finished_ancestors((entry.shard for entry in shards.values()), {shard.key: shard for shard in listed})
     known = {*shards, *ancestors, *finished}
@@ -65,8 +67,8 @@ def unread_shard(shard: Shard, start: StartingPosition) -> ShardOffset:
 def is_startable(entry: ShardOffset, shards: Shards) -> bool:
     """Return whether the shard may be read, because each of its parents was read to its end.
 
-    A child is added to an offset only with its parents (`with_new_shards`), and a parent is dropped only once all its children may start.
-    So a parent that is not in the offset was read, or is past retention.
+    A parent that is not in the offset was read, or is past retention. For a child is added to an offset only with its parents
+    (`with_new_shards`), and a parent is dropped only once all its children may start.
     """
     return parents_ended(parent_keys(entry.shard), lambda parent: parent not in shards or shards[parent].state.ended)
 

@@ -1,4 +1,4 @@
-"""Answers Spark's calls for offsets within five seconds: it calls `BatchPlanner`, and waits and tries again between the steps.
+"""Answers Spark's calls for offsets within five seconds. It calls `BatchPlanner`, and waits and tries again between the steps.
 
 A call of Spark must not take longer, even in an outage, because Spark can stop a query only between two calls.
 """
@@ -25,18 +25,18 @@ from .task_plans import TaskPlan, task_plans
 
 T = TypeVar("T")
 ANSWER_SECONDS = 4.0
-"""Spark gets an answer after this time at the latest (seconds)."""
+"""Longest time in which a call of Spark is answered (seconds)."""
 NO_ANSWER_SECONDS = 10.0
-"""A call that has run for this long counts as an outage, until it ends."""
+"""How long a call to a service may run before it counts as an outage (seconds)."""
 NO_ANSWER = "a call that planning a batch needs has not been answered"
 POLL_SECONDS = 0.05
-"""Pause of a call of Spark before it asks the planner again for the next step."""
+"""Pause in a call of Spark before the planner is asked again for the next step (seconds)."""
 FIRST_LOOK_SECONDS = 1.0
-"""How long a first look may take (seconds): one read of every shard, after a batch that read records up to all tips."""
+"""How long the first look after a batch that had records may take (seconds). A look is one read of every shard."""
 SETTLED_SECONDS = 2.0
-"""A stream that was quiet for this long gets a batch without rows, which shows its figures.
+"""How long a stream must be quiet before a batch without rows shows the changed figures (seconds).
 
-With a shorter time, a slow stream would get one more batch after each of its records.
+With a shorter time, a slow stream would get one such batch after each of its records.
 """
 
 
@@ -44,7 +44,7 @@ With a shorter time, a slow stream would get one more batch after each of its re
 class PatientPlanner:
     """Carries out the steps that `BatchPlanner` decides. Only this class waits until the time that a step names.
 
-    While a service is unreachable it returns the old offset, so that nothing is planned and the query continues. An AvailableNow run would
+    While a service is unreachable it returns the old offset. Then nothing is planned, and the query continues. An AvailableNow run would
     end with the old offset, so it gets batches without tasks instead.
     """
 
@@ -53,22 +53,22 @@ class PatientPlanner:
     sleep: Callable[[float], None] = time.sleep
     _calls: PlanningCalls = field(init=False)
     _quiet_since: float | None = None
-    """When a read of every shard found nothing for the first time since the last batch (seconds of the monotonic clock)."""
+    """When a read of every shard first found nothing since the last batch (seconds of the monotonic clock); None if it has not."""
     _late_since: float | None = None
-    """When the first of the late looks in a row began (seconds of the monotonic clock)."""
+    """When the current series of late looks (reads of every shard) began (monotonic seconds); None if the last one was in time."""
 
     def __post_init__(self) -> None:
         self._calls = PlanningCalls(self.planner.outages, self.planner.clock, self.background)
 
     @property
     def outage(self) -> Outage | None:
-        """The outage that began first."""
+        """The outage that began first, or None if there is none."""
         return self.planner.outages.longest
 
     def initial_offset(self) -> BatchOffset:
-        """Return where a new query starts. The offset has no shards if they cannot be listed now.
+        """Return the offset at which a new query starts. It has no shards if they cannot be listed now.
 
-        Raises: OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
+        Raises: OutageError if a service was unreachable for too long. Other errors are raised at once.
         """
         began_ms = self.planner.clock.now_ms()
         self.planner.outages.begin(f"a new query of {self._streams()}", is_first_start=True)
@@ -76,20 +76,20 @@ class PatientPlanner:
         return initial or BatchOffset.unlisted(began_ms)
 
     def prepare_available_now(self) -> None:
-        """Let the run end at the tips that the shards have now (Trigger.AvailableNow)."""
+        """Make this a run with Trigger.AvailableNow. It ends at the tips (newest records) that the shards have at the next plan."""
         self.planner.prepare_available_now()
 
     def next_offset(self, previous: BatchOffset, limit: int | None, *, is_first: bool = False) -> BatchOffset:
-        """Return the plan of the next batch, or `previous` if there is none now (Spark calls again), or if an AvailableNow run has ended.
+        """Return the plan of the next batch. Return `previous` if there is none now, or if an AvailableNow run has ended.
 
         When `previous` is returned, `processAllAvailable` assumes that all records put so far are in the sink. So first every shard is read
-        once more. If the shards cannot be read in time, a batch without tasks makes Spark ask again, for at most `NO_ANSWER_SECONDS`. While
-        a service is unreachable, or if the sink does not read its batches, `previous` is returned at once.
+        once more. If they cannot be read in time, a batch without tasks makes Spark ask again, for at most `NO_ANSWER_SECONDS`. If a
+        service is unreachable, or if the sink does not read its batches, `previous` is returned at once.
 
         - `is_first`: whether this may be Spark's only call. Then a batch is planned even if nothing is known to be new, unless a service is
           unreachable. A call to a service is waited for until it counts as an outage.
 
-        Raises: OutageError if a service was unreachable for too long. Errors that are not outages are raised at once.
+        Raises: OutageError if a service was unreachable for too long. Other errors are raised at once.
         """
         planner, now = self.planner, self.planner.clock.monotonic
         name = f"query {previous.query} of {self._streams()}"
@@ -123,10 +123,10 @@ class PatientPlanner:
                 return _without_rows(previous) if may_be_new else previous
 
     def partitions(self, start: BatchOffset, end: BatchOffset) -> list[TaskPlan]:
-        """Return the tasks of a batch.
+        """Return the tasks of the batch with the plan `end`.
 
-        Services are called only for a batch that was planned before a restart. If they are unreachable, its tasks wait for them. The batch
-        of the initial offset has no tasks: Spark runs it if nothing could be planned before.
+        Services are called only if the batch was planned before a restart. If they are unreachable, its tasks wait for them. Batch 0 has no
+        tasks. Spark runs it if nothing could be planned before.
 
         Raises: StateError if the plan of `end` was not made after the batch of `start`.
         """
@@ -141,28 +141,28 @@ class PatientPlanner:
         return task_plans(end, self.planner.options, end.store_token, consumer_arns=None) if tasks is None else tasks
 
     def commit(self, end: BatchOffset) -> None:
-        """Remove old claims, because Spark has committed the batch of `end`."""
+        """Remove old claims (what tasks have read), because Spark has committed the batch of `end`."""
         with retries_not_logged():
             self.planner.commit(end)
 
     def figures(self) -> dict[str, Any] | None:
-        """Return the figures of the last plan, and the outage if there is one; None before the first plan."""
+        """Return the figures of the last plan, and the outage if there is one. Return None before the first plan."""
         return {**(self.planner.progress() or {}), **outage_figures(self.outage)} or None
 
     def _streams(self) -> str:
         return ", ".join(sorted(self.planner.options.stream_names))
 
     def _look(self, step: Watch, until: float) -> LookResult:
-        """Read every shard once: at once after a batch that had records, and otherwise once in each `probeInterval`."""
+        """Read every shard once. If the stream was already quiet, the reads are spread over a `probeInterval`."""
         if step.first_look:
             return self.planner.service.look(FIRST_LOOK_SECONDS)
         pause = 0.0 if self._quiet_since is None else self.planner.options.probe_ms / 1000
         return self.planner.service.look(max(0.0, until - self.planner.clock.monotonic()), pause)
 
     def _may_be_in_time(self, look: LookResult, began: float) -> bool:
-        """Return whether the look was late and the next one may be in time.
+        """Return whether a read of every shard was late, and the next one may be in time.
 
-        After `NO_ANSWER_SECONDS` of late looks the answer is False, because Spark commits an empty batch after each of them.
+        After `NO_ANSWER_SECONDS` of late reads return False, because Spark commits an empty batch after each of them.
         """
         if look is not LookResult.LATE:
             self._late_since = None
@@ -172,7 +172,7 @@ class PatientPlanner:
         return self.planner.clock.monotonic() - self._late_since < NO_ANSWER_SECONDS
 
     def _is_settled(self) -> bool:
-        """Return whether the stream has been quiet for a while, so that a batch without rows may show the figures that have changed."""
+        """Return whether the stream has been quiet for `SETTLED_SECONDS`. Then a batch without rows may show the changed figures."""
         now = self.planner.clock.monotonic()
         self._quiet_since = now if self._quiet_since is None else self._quiet_since
         return now - self._quiet_since >= SETTLED_SECONDS
@@ -183,7 +183,10 @@ def _without_rows(previous: BatchOffset) -> BatchOffset:
 
 
 class PlanningCalls:
-    """Makes the calls for planning, owns the time when a failed call may be tried again, and reports to `outages` how calls end."""
+    """Makes the calls for planning in the background. Owns the time when a failed call may be tried again.
+
+    It reports to `outages` how calls end.
+    """
 
     def __init__(self, outages: OutageWatch, clock: Clock, background: BackgroundCall) -> None:
         self._background = background
@@ -196,9 +199,9 @@ class PlanningCalls:
         """Return the result of the call `name`, or None if there is no result yet.
 
         There is no result while the call is running, or while a service is unreachable. A call that takes longer than `seconds` continues
-        in the background: ask again later.
+        in the background. Ask for its result again later, by the same name.
 
-        Raises: OutageError if a service was unreachable for longer than `maxOutage`. Errors that are not outages are raised at once.
+        Raises: OutageError if a service was unreachable for longer than `maxOutage`. Other errors are raised at once.
         """
         now = self._clock.monotonic()
         if now < self._retry_at:
@@ -227,21 +230,21 @@ def _with_one_voice(call: Callable[[], T]) -> T:
 
 
 class BackgroundCall:
-    """Runs one call at a time in a thread. The call is never cancelled: a later request of the same name gets its result.
+    """Runs one call at a time in a thread. The call is never cancelled. A later request with the same name gets its result.
 
-    A call of another name begins when the running one has ended, whose result is then dropped. The thread is a daemon, so it does not delay
-    the end of the process.
+    A call with another name begins when the running call has ended, and the result of the running call is dropped. The thread is a daemon,
+    so it does not delay the end of the process.
     """
 
     def __init__(self) -> None:
         self._running: tuple[str, Future[Any]] | None = None
 
     def result(self, name: str, call: Callable[[], T], seconds: float) -> T:
-        """Return the result of the call `name`, which begins with the first request.
+        """Return the result of the call `name`. The first request with this name starts the call.
 
-        - `seconds`: longest wait for a running call of another name and for this call together.
+        - `seconds`: how long to wait, for a running call of another name and for this call together.
 
-        Raises: TimeoutError while a call is running; the error of the call.
+        Raises: TimeoutError if the call has not ended by then; the error of the call.
         """
         until = time.monotonic() + seconds
         if self._running is not None and self._running[0] != name:

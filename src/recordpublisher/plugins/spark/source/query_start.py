@@ -1,4 +1,4 @@
-"""The start of a query: where a new one begins in each shard, and the checks that each process makes before its first batch.
+"""The start of a query: where a new query begins in each shard, and the checks that each process makes before its first batch.
 
 It also finds records that are near their stream's retention, or past it (S5).
 """
@@ -36,14 +36,14 @@ LOG = logging.getLogger("recordpublisher.spark")
 
 
 def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock, began_ms: int) -> BatchOffset:
-    """Return the start of a new query that began at `began_ms` (epoch ms, by the driver's clock).
+    """Return the offset at which a new query starts. The query began at `began_ms` (epoch ms, by the driver's clock).
 
-    LATEST becomes the service's time when the query began. That is the service's time now minus the time since `began_ms`, because the
-    service may have been unreachable since then, or the driver may have started again. If starts are given by shard, the ancestors of the
-    named shards count as read and are left out, because their records are before the given positions.
+    LATEST becomes the service's time when the query began: its time now, minus the time since `began_ms`. Since then the service may have
+    been unreachable, or the driver may have started again. If starts are given by shard, the ancestors of the named shards are left out,
+    because their records are before the given positions.
 
     Raises: ConfigurationError if a named shard is not listed; DataLossError if the record at which a shard starts is past retention;
-    StreamNotFoundError if there is no such stream; KinesisError if a call fails.
+    StreamNotFoundError if a stream does not exist; KinesisError if a call fails.
     """
     starts, pinned_ms = starts_of(options.properties, options.streams), None
     if not starts.is_pinned:
@@ -64,15 +64,15 @@ def initial_offset(options: SparkOptions, service: KinesisService, clock: Clock,
 
 
 def _with_seen(state: ShardState, pinned_ms: int | None) -> ShardState:
-    """Return the state with the time that LATEST stands for, if the shard starts at LATEST.
+    """Return the state with `pinned_ms` as the time when the shard was last seen, if the shard starts at LATEST.
 
-    Records that are newer than that time and past retention count as lost.
+    `pinned_ms` is the time that LATEST stands for. Records that arrived after it and are past retention then count as lost.
     """
     return state if pinned_ms is None or state.start.timestamp_ms != pinned_ms else replace(state, seen_ms=pinned_ms)
 
 
 def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, accepts_loss: bool) -> None:
-    """Check that the records of the given positions are not past retention.
+    """Check that the records at which the user's starts begin are not past retention.
 
     Raises: DataLossError if a record is past retention, unless the job accepts that.
     """
@@ -90,9 +90,9 @@ def _check_still_there(entries: Iterable[ShardOffset], service: KinesisService, 
 
 
 def _check_listed(listed: Sequence[Shard], starts: Mapping[str, ShardState]) -> None:
-    """Check that the named shards are listed, except shards that were read to their end, which may have expired.
+    """Check that the shards with a start are listed. A shard that was read to its end may be missing, because it may have expired.
 
-    Raises: ConfigurationError if one is not.
+    Raises: ConfigurationError if another shard is not listed.
     """
     missing = {shard for shard, state in starts.items() if not state.ended} - {shard.shard_id for shard in listed}
     if missing:
@@ -103,10 +103,10 @@ def _check_listed(listed: Sequence[Shard], starts: Mapping[str, ShardState]) -> 
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """Values that are the same during a whole run.
+    """Values that are the same during a whole run of a query.
 
-    - `lost`: shards, by `Shard.key`, that have expired unread, if the job continues without them.
-    - `available_now`: where a run that stops at the tips ends; None for other runs.
+    - `lost`: keys of shards that have expired unread, if the job continues without them.
+    - `available_now`: where an AvailableNow run ends; None in another run.
     """
 
     lost: frozenset[str] = frozenset()
@@ -116,11 +116,11 @@ class QueryRun:
 def begin_run(
     reached: BatchOffset, options: SparkOptions, service: KinesisService, now_ms: int, *, is_available_now: bool
 ) -> QueryRun:
-    """Check retention, and find out where an AvailableNow run ends.
+    """Check at the start of a run that no records are past retention. Find out where an AvailableNow run ends.
 
-    - `reached`: the plan of the last batch, whose tasks may have read it already.
+    - `reached`: the plan of the next batch, which says how far each shard was read.
 
-    Raises: DataLossError if records are past retention, unless the job accepts that; the error of a service that is unreachable.
+    Raises: DataLossError if records are past retention, unless the job accepts that; the error of a call if a service is unreachable.
     """
     is_new = reached.batch <= 1
     lost = frozenset[str]() if is_new else lost_shards(reached, options, service, now_ms)
@@ -142,7 +142,7 @@ def list_shards_now(options: SparkOptions, service: KinesisService) -> None:
 def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
     """Return the streams of the checkpoint (`known`) that are no longer among the names or ARNs of the options (`streams`).
 
-    Raises: ConfigurationError if none of the known streams is left, because then the checkpoint belongs to another job.
+    Raises: ConfigurationError if none of the known streams is left. The checkpoint then belongs to another job.
     """
     known, wanted = set(known), {stream_name(stream) for stream in streams}
     if known and not known & wanted:
@@ -161,10 +161,9 @@ def dropped_streams(known: Iterable[str], streams: Iterable[str]) -> set[str]:
 
 
 def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisService, now_ms: int) -> frozenset[str]:
-    """Return the shards of the offset, by `Shard.key`, that have expired unread, if the job continues without them.
+    """Return the keys of the offset's shards that have expired unread, if the job continues without them.
 
-    Raises: DataLossError, which names the records past retention, unless the job accepts the loss; the error of a service that is
-    unreachable.
+    Raises: DataLossError if records are past retention, unless the job accepts that; the error of a call if a service is unreachable.
     """
     restored = RestoredState({key: entry.state for key, entry in offset.shards.items()})
     names = options.stream_names & {entry.shard.stream for entry in offset.shards.values()}
@@ -193,9 +192,10 @@ def lost_shards(offset: BatchOffset, options: SparkOptions, service: KinesisServ
 
 
 class RetentionLeft(NamedTuple):
-    """The shard, by `Shard.key`, whose unread records will be past retention first.
+    """The time until the unread records of a shard will be past retention.
 
-    - `left_ms`: the time left until then (ms).
+    - `shard`: the key of the shard.
+    - `left_ms`: the time left (ms).
     - `retention_ms`: how long the shard's stream keeps records (ms).
     """
 
@@ -205,9 +205,9 @@ class RetentionLeft(NamedTuple):
 
 
 def least_retention_left(offset: BatchOffset, service: KinesisService, now_ms: int) -> RetentionLeft | None:
-    """Return the offset's shard with the smallest part of its retention left; None while no retention is known.
+    """Return the offset's shard with the smallest part of its retention left, or None while no retention is known.
 
-    A shard without unread records has its whole retention left, counted from the time when a task or the watch last reached its tip.
+    If a shard has no unread records, its retention is counted from the time when its tip was last reached by a task or the watch.
     """
     left = [
         RetentionLeft(entry.key, left_ms, period_ms)

@@ -1,4 +1,4 @@
-"""Makes the tasks of a batch: how many there are, and the shards, bounds and publisher of each."""
+"""Makes the tasks of a batch: how many there are, and the shards, limits and publisher of each."""
 
 import os
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from .offset import EMIT_NOTHING, BatchOffset, ShardOffset
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """The plan that the driver sends to a task. It is pickled, and has no secrets.
+    """The plan of a task, which the driver sends to it. It is pickled, and has no secrets.
 
     - `group`: the number of the task.
-    - `bounds`: bounds of the first read.
-    - `publisher`: the publisher that reads the batch the first time. `replay_publisher` reads it again if needed, because a second
-      subscription would end the first.
-    - `store_token`: the token that the task must find in the claim store.
-    - `accepts_loss`: whether a replay continues without claimed records that are past retention.
+    - `bounds`: the limits of the first read.
+    - `publisher`: reads the batch the first time.
+    - `replay_publisher`: reads the batch again. It polls, because a second subscription would end the first one.
+    - `store_token`: a text by which the task checks that it uses the driver's claim store.
+    - `accepts_loss`: whether the task continues if records that it must read again are past retention.
     - `max_outage_ms`: how long the task waits for a service that is unreachable.
     """
 
@@ -51,12 +51,12 @@ class TaskPlan:
 
     @property
     def start_states(self) -> dict[Shard, ShardState]:
-        """The state from which each shard is read."""
+        """The state from which the task reads each shard."""
         return {entry.shard: entry.state for entry in self.shards}
 
 
 MAX_DOUBLINGS = 4
-"""How often the time of a read may double: it grows from 1.5 s to 24 s at most."""
+"""How often the time of a read may double. The time grows from 1.5 s to 24 s at most."""
 
 
 def task_plans(
@@ -68,9 +68,9 @@ def task_plans(
 ) -> list[TaskPlan]:
     """Return the tasks that read a batch.
 
-    - `consumer_arns`: the fan-out consumers, or None if the tasks poll, as they do in the first batches after a start.
-    - `lost_claims`: whether the batch's claims are lost. Its tasks then return no rows, because the sink may have this batch already, and
-      would ignore other rows under its number. The records come with the next batch instead.
+    - `consumer_arns`: the ARNs of the fan-out consumers. None if the tasks poll, as in the first batch after a start.
+    - `lost_claims`: whether the batch's claims (what its tasks have read) are lost. Its tasks then return no rows: the sink may have this
+      batch already, and would ignore other rows under its number. The records come with the next batch instead.
     """
     may_subscribe = uses_subscriptions(offset, options) and consumer_arns is not None and not lost_claims
     publisher = options.publisher if may_subscribe else options.polling_publisher
@@ -95,7 +95,7 @@ def task_plans(
 
 
 def uses_subscriptions(offset: BatchOffset, options: SparkOptions) -> bool:
-    """Return whether the first read of the batch subscribes.
+    """Return whether the first read of the batch may subscribe.
 
     A batch that emits nothing polls, because it ends long before the 5 s that must be between two subscriptions.
     """
@@ -105,7 +105,7 @@ def uses_subscriptions(offset: BatchOffset, options: SparkOptions) -> bool:
 def bounds_of(
     offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions, *, may_subscribe: bool
 ) -> Bounds:
-    """Return the bounds within which a task reads the shards `group`, if the batch has `tasks` tasks."""
+    """Return the limits of a task's read. The task reads the shards `group`, and the batch has `tasks` tasks."""
     reading = sum(entry.task is not None for entry in offset.shards.values())
     # The limit allows at least one record of each shard, so that every shard makes progress.
     share = None if offset.limit is None else max(1, offset.limit // max(1, reading))
@@ -122,15 +122,14 @@ def bounds_of(
 
 
 def _task_bytes(tasks: int, options: SparkOptions) -> int:
-    """Return how many bytes of payload each of `tasks` tasks may collect."""
     return min(options.max_bytes, max(1, (options.max_batch_bytes or options.max_bytes * tasks) // tasks))
 
 
 def window_factor(group: list[ShardOffset]) -> int:
-    """Return how many times longer than usual a task may read. It doubles after each window in which a shard made no progress.
+    """Return how many times longer than usual a task may read. The factor doubles after each read in which a shard made no progress.
 
-    A shard that was silent for days returns many empty responses before its next record, and every window starts again at the last record.
-    With windows of constant length a read would never reach the next record. The same is true for reads that wait because of throttling.
+    A shard that was silent for days returns many empty responses before its next record, and every read starts again at the last record. If
+    all reads were equally long, they would never reach the next record. The same is true for reads that wait because of throttling.
     """
     return 1 << min(MAX_DOUBLINGS, max(entry.empty_windows for entry in group))
 
@@ -140,7 +139,7 @@ def window_factor(group: list[ShardOffset]) -> int:
 SHARDS_AT_ONCE = 16
 """The most shards that a task of `spark.read`, or of the first batch of an AvailableNow run, reads at once.
 
-It applies unless options set the number of tasks. The number of the driver's CPUs says nothing here, because a cluster may have more
+It applies if the options do not set the number of tasks. The number of the driver's CPUs is not used, because a cluster may have more
 slots.
 """
 
@@ -156,8 +155,8 @@ def count_tasks(shards: int, options: SparkOptions) -> int:
 def count_tasks_of_first_batch(shards: int, options: SparkOptions) -> int:
     """Return how many tasks read `shards` shards in the first batch of an AvailableNow run.
 
-    These are few, because a scheduled run mostly finds little, and each task starts a Python process (0.4 s of CPU). If the batch does
-    not reach the tips, the following ones have all tasks.
+    There are few such tasks, because a scheduled run mostly finds little, and each task starts a Python process (0.4 s of CPU). If the
+    batch does not reach the tips, the following batches have all tasks.
     """
     tasks = count_tasks(shards, options)
     return tasks if options.shards_per_task else min(tasks, -(-shards // SHARDS_AT_ONCE))

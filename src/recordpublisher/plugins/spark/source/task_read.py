@@ -45,20 +45,20 @@ ENDLESS = 2**31
 
 
 REPLAY_SECONDS = 600.0
-"""A replay (a read of records that an earlier attempt has claimed) that finds no record for this long fails its task, which Spark retries.
+"""How long a replay may find no record before it fails its task (seconds). Spark then retries the task.
 
-The time of an outage does not count.
+A replay reads records again that an earlier attempt has claimed. The time of an outage does not count.
 """
 
 
 REPLAY_WINDOW_SECONDS = 10.0
-"""After this time a replay checks whether the service is unreachable, and warns."""
+"""How often a replay checks whether the service is unreachable (seconds)."""
 
 
 class ReadShards(Protocol):
-    """Reads shards within bounds into `sink` with the named publisher, and waits for the end.
+    """A function that reads shards into `sink`, within `bounds` and with the named publisher, and waits for the end.
 
-    A replay does not look for records past retention, because it compares the records that it finds with the claim.
+    A replay (`is_replay`) does not look for records past retention, because it compares the records that it finds with the claim.
     """
 
     def __call__(
@@ -70,15 +70,17 @@ class ReadShards(Protocol):
         *,
         is_replay: bool = False,
     ) -> BoundedResult:
-        """Read, and return the position of each shard afterwards."""
+        """Read the shards. Return the position of each shard afterwards."""
 
 
 def shard_reader(
     options: SparkOptions, consumer_arns: Mapping[str, str], values: Deserializer[Any] | None = None
 ) -> ReadShards:
-    """Return the function with which a task reads: a fetcher on this process's event loop, whose clients stay open from batch to batch.
+    """Return the function with which a task reads. It uses a fetcher on this process's event loop.
 
-    - `values`: a deserializer that was made from the properties of `options` before; None to make it here.
+    The fetcher's clients stay open from batch to batch.
+
+    - `values`: a deserializer that was made from the properties of `options` before, or None to make one.
     """
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
     from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
@@ -101,16 +103,16 @@ def shard_reader(
 
 
 def with_endless_retries(properties: Properties) -> Properties:
-    """Return the properties with which a read retries failed calls until its window ends. A later task reads the missing records."""
+    """Return the properties for a read that retries failed calls until its time is over. A later task reads the missing records."""
     return properties.merged({retries.max_retries.key: ENDLESS for retries in ALL_RETRIES})
 
 
 @dataclass(slots=True)
 class TaskRead:
-    """Runs the plan of a task with a function that reads, and a store of claims: of what each task has read.
+    """Carries out the plan of a task: reads with the function `read`, and stores a claim (what it has read) in `store`.
 
-    It waits in an outage of the store, because no row may be returned without a claim. A first read does not wait in an outage of Kinesis:
-    the task ends with what it has read and claimed. A replay waits, because it must return the claimed records.
+    If the store has an outage, the task waits, because no row may be returned without a claim. If Kinesis has an outage, the first read
+    ends with the records that it has, and a replay waits. A replay is a read of records that an earlier attempt has claimed.
     """
 
     plan: TaskPlan
@@ -128,9 +130,13 @@ class TaskRead:
     def rows(self) -> Iterator[Any]:
         """Return the rows as Arrow batches. They are the same for every attempt, action and restart.
 
-        Raises: ConfigurationError if the driver's claim store is not visible here; StateError if a claim belongs to another plan;
-        DataLossError if claimed records are no longer in the stream; StreamNotFoundError if the stream was deleted; OutageError if a
-        service was unreachable for too long.
+        Raises:
+
+        - ConfigurationError if the driver's claim store is not visible here.
+        - StateError if a claim belongs to another plan.
+        - DataLossError if claimed records are no longer in the stream.
+        - StreamNotFoundError if the stream was deleted.
+        - OutageError if a service was unreachable for too long.
         """
         plan = self.plan
         stored = self._stored(lambda: self.store.get(plan.batch, plan.name, plan.store_token))
@@ -148,7 +154,10 @@ class TaskRead:
         return self._replay(claim).drain()
 
     def _read_and_claim(self) -> tuple[ArrowRows, ReadClaim, bool]:
-        """Read, and store a claim unless another attempt has. Return the rows, the stored claim, and whether it is this attempt's claim."""
+        """Read the shards, and store a claim if no other attempt of the task has stored one.
+
+        Return the rows that were read, the claim in the store, and whether it is this attempt's claim.
+        """
         rows = ArrowRows(self.columns, memory=self.memory)
         plan = self.plan
         publisher, bounds, may_subscribe = plan.publisher, plan.bounds, plan.publisher != plan.replay_publisher
@@ -169,7 +178,7 @@ class TaskRead:
         return (rows, claim, True) if stored == content else (rows, ReadClaim.from_bytes(stored), False)
 
     def _reserve_subscription(self) -> bool:
-        """Reserve the batch's one subscription to this task's shards. Return False if another attempt, action or run has it."""
+        """Reserve the batch's one subscription to this task's shards. Return False if another attempt, action or run has reserved it."""
         token, name = uuid.uuid4().hex.encode(), f"{self.plan.name}.reader"
         return self._stored(lambda: self.store.put_if_absent(self.plan.batch, name, token)) == token
 
@@ -186,7 +195,7 @@ class TaskRead:
         return ReadClaim(reads, began_ms, subscribed)
 
     def _replay(self, claim: ReadClaim) -> ArrowRows:
-        """Read the claimed records again, by polling: the claimed number of records of each shard, or up to the tip if some are gone."""
+        """Read the claimed records again, by polling. If some of them are gone, read up to the tip."""
         self._check_plan(claim)
         counts = {key: read.records for key, read in claim.shards.items() if read.records}
         states, rows = self.plan.start_states, self._rows_again()
@@ -210,10 +219,13 @@ class TaskRead:
         return ArrowRows(self.columns, may_drop=self.plan.accepts_loss, memory=self.memory)
 
     def _read_again(self, states: Mapping[Shard, ShardState], counts: Mapping[str, int], rows: ArrowRows) -> None:
-        """Read `counts` records of each shard, window by window, or to its tip. Only at the tip are missing records lost.
+        """Read `counts` records of each shard into `rows`, or up to its tip if there are fewer. Long reads are divided into windows.
 
-        Raises: OutageError if Kinesis was unreachable for too long; RetriesExhaustedError if reads find neither more records nor the tip;
-        DataLossError if a whole shard is past retention.
+        Raises:
+
+        - OutageError if Kinesis was unreachable for too long.
+        - RetriesExhaustedError if reads find neither more records nor the tip.
+        - DataLossError if a whole shard is past retention.
         """
         until, found = self.clock.monotonic() + REPLAY_SECONDS, len(rows)
         left = {shard.key: counts.get(shard.key, 0) for shard in states}
@@ -238,7 +250,7 @@ class TaskRead:
                 )
 
     def _note_failures(self, result: BoundedResult) -> bool:
-        """Warn of an outage if reads of shards have failed. Return whether any has failed."""
+        """Report to `OutageWatch` which shards could not be read. Return whether there are any."""
         for key, outcome in result.shards.items():
             if outcome.seen.failure is None:
                 self._outages.on_success(key)
@@ -247,9 +259,9 @@ class TaskRead:
         return self._outages.longest is not None
 
     def _check_same_rows(self, key: str, claimed: ShardRead, rows: ArrowRows) -> None:
-        """Compare the rows with the claim. If claimed rows are past retention and the job accepts that, keep the rows that are left.
+        """Compare the rows of a shard with its claim. If rows are missing and the job accepts that, keep the rows that are left.
 
-        Raises: DataLossError if the rows differ and the job does not accept that.
+        Raises: DataLossError if the rows differ, and the job does not accept that.
         """
         found = (rows.counts.get(key, 0), rows.first.get(key), rows.last.get(key))
         if found == (claimed.records, claimed.first, claimed.last):
@@ -278,7 +290,6 @@ class TaskRead:
 
 
 def _is_at_end(key: str, result: BoundedResult) -> bool:
-    """Return whether a shard that was read has no more records."""
     outcome = result.shards.get(key)
     return outcome is not None and (outcome.seen.at_tip or outcome.state.ended)
 
