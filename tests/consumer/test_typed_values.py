@@ -334,3 +334,12 @@ def test_a_bad_record_is_one_line_of_the_log_unless_user_code_has_refused_it(cap
 def test_a_deserializer_that_is_not_one_is_named_with_its_stream():
     with pytest.raises(ConfigurationError, match=r"'deserializer\['a'\]'"):
         deserializer_of({"a": 1})
+
+
+def test_the_class_of_a_deserializer_is_not_taken_for_the_type_of_the_values():
+    class Frames:
+        def values(self, batch):
+            return []
+
+    with pytest.raises(ConfigurationError, match=r"Frames is the class of a deserializer: give an object of it"):
+        deserializer_of(Frames)

@@ -10,7 +10,7 @@ import dataclasses
 import re
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, DecimalException, Inexact, InvalidOperation
@@ -217,6 +217,10 @@ def _remedy(stranger: Any) -> str:
         return (
             f"{name} is a dataclass of pydantic, which would not be validated inside another type: make it a BaseModel"
         )
+    if callable(getattr(stranger, "values", None)) and not (
+        isinstance(stranger, type) and issubclass(stranger, Mapping)
+    ):
+        return f"{name} is the class of a deserializer: give an object of it, such as {name}(...)"
     return f"{name} is a class whose fields are not known here: give a function of a Record that makes one"
 
 

@@ -62,7 +62,8 @@ class Bounds:
 class BoundedResult:
     """The result of a run: the reason why it ended, and the outcome of each shard by `Shard.key`.
 
-    - `records`: how many records the sink received, including those that it has rejected.
+    - `records`: how many records the sink received. Those that it rejected count; those that could not be decoded do not, because the
+      sink has not received them.
     """
 
     reason: EndReason

@@ -60,6 +60,4 @@ def test_values_that_no_row_has_are_a_warning(tmp_path, use):
         warnings.simplefilter("always")
         check(tmp_path, **{"flink.deserializer": "json"}, **use)
     told = [str(each.message) for each in warned]
-    assert [text[:58] for text in told] == (
-        [] if use else ["'flink.deserializer' is 'json', and 'flink.deserializer.sch"]
-    )
+    assert ["every record is decoded" in text for text in told] == ([] if use else [True])
