@@ -10,7 +10,7 @@ from recordpublisher.fetcher.sink import stores_positions
 from recordpublisher.plugins.host.build_from_properties import reads_a_queue, why_not_in_kinesis
 from recordpublisher.plugins.lag.job_state import JobStateReader
 from recordpublisher.publishers.errors import ConfigurationError
-from recordpublisher.publishers.properties.job_properties import SINK, STATE_URI
+from recordpublisher.publishers.properties.job_properties import JOB_NAME, SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 
@@ -35,14 +35,14 @@ def job_state_reader(properties: Properties, use_sink: bool) -> JobStateReader |
 
     registry = load_registry()
     check_properties(registry, properties)
-    sink = properties.value(SINK) if use_sink else None
+    sink, name = properties.value(SINK) if use_sink else None, properties.value(JOB_NAME)
     if sink is not None and stores_positions(registry.sinks.get(sink, SINK.key)):
         keeping = build_sink(registry, properties)
         store = None if _is_missing_folder(properties) else build_store(registry, properties)
-        return JobStateReader(store, keeping)
+        return JobStateReader(store, keeping, name)
     check_folder(properties)
     store = build_store(registry, properties)
-    return None if store is None else JobStateReader(store)
+    return None if store is None else JobStateReader(store, job_name=name)
 
 
 def check_folder(properties: Properties) -> None:

@@ -1,6 +1,7 @@
 """Where a job has its positions: in its sink, its state store, or both."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -83,3 +84,50 @@ def test_the_positions_of_a_group_are_stored_and_loaded(tmp_path):
     assert use(given, JobPositions.load).merged.shards == {SHARD: state("17")}
     with pytest.raises(rp.StateError, match="a group of workers already"):
         use(given, lambda job: job.store({SHARD: state("3")}))
+
+
+@pytest.mark.parametrize("workers", ["ALONE", "GROUP"])
+@pytest.mark.parametrize(
+    "work",
+    [JobPositions.load, lambda job: job.store({SHARD: state("3")}), lambda job: job.store_over({SHARD: state("3")})],
+    ids=["load", "store", "store_over"],
+)
+def test_the_positions_of_a_job_with_another_name_are_neither_shown_nor_replaced(
+    endpoint, stream, job, tmp_path, work, workers
+):
+    endpoint.stream(stream).put(1, 2, key="a")
+    own = {"flink.state.uri": str(tmp_path / "state"), "flink.sink": "memory", "flink.job.name": "a"}
+    given = job.merged({**own, "flink.job.workers": workers})
+
+    async def run():
+        async with rp.DataFetcher([stream], given) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True, max_time=5)
+
+    asyncio.run(run())
+    before = use(given, JobPositions.load).merged.shards
+    assert before
+
+    with pytest.raises(rp.StateError, match="has the positions of job 'a', and this is job 'b'"):
+        use(given.merged({"flink.job.name": "b"}), work)
+    assert use(given, JobPositions.load).merged.shards == before
+
+
+@pytest.mark.parametrize("workers", ["ALONE", "GROUP"])
+def test_imported_positions_belong_to_the_job_for_which_they_were_imported(endpoint, stream, job, tmp_path, workers):
+    endpoint.stream(stream).put(1, 2, key="a")
+    own = {"flink.state.uri": str(tmp_path / "state"), "flink.sink": "memory", "flink.job.name": "a"}
+    given = job.merged({**own, "flink.job.workers": workers})
+    use(given, lambda job: job.store({f"{stream}/shardId-000000000000": ShardState(StartingPosition.trim_horizon())}))
+
+    async def run(properties, sink):
+        async with rp.DataFetcher([stream], properties, sink=sink) as fetcher:
+            await fetcher.run_bounded(stop_at_tip=True, max_time=5)
+
+    with pytest.raises(rp.StateError, match="has the positions of job 'a', and this is job 'b'"):
+        asyncio.run(run(given.merged({"flink.job.name": "b"}), rp.MemorySink()))
+    asyncio.run(run(given, sink := rp.MemorySink()))
+    assert len(sink.records) == 2
+    (table,) = (tmp_path / "state" / "group" / "leases.versions").glob("value-*")
+    stored = json.loads(table.read_text())
+    assert stored["job"]["name"] == "a"
+    assert stored["job"]["sink"]

@@ -344,6 +344,8 @@ class TableCache:
             return False
         if table.job is None:
             table = replace(table, job=self._job)
+        elif not table.job.sink and self._job is not None:
+            table = replace(table, job=msgspec.structs.replace(self._job, name=self._job.name or table.job.name))
         read_at, self._read_at = self._read_at, -math.inf
         try:
             written = await self._group.write_table(table, None if self._stored is None else self._stored.version)
@@ -371,7 +373,10 @@ FIRST_VERSION = 1
 
 
 async def store_as_group(
-    store: ConditionalStore, states: Mapping[str, ShardState], over: StoredDocument[LeaseTable] | None = None
+    store: ConditionalStore,
+    states: Mapping[str, ShardState],
+    over: StoredDocument[LeaseTable] | None = None,
+    job_name: str | None = None,
 ) -> None:
     """Store states by `Shard.key` as the positions of a new group, or of an existing group without processes.
 
@@ -397,7 +402,8 @@ async def store_as_group(
     leases = {shard: lease_from_state(shard, states, worker, version) for shard in states}
     try:
         if over is None:
-            await group.write_table(LeaseTable(version, worker, StartingPosition.trim_horizon(), leases), None)
+            job = GroupJob("", name=job_name) if job_name else None
+            await group.write_table(LeaseTable(version, worker, StartingPosition.trim_horizon(), leases, job=job), None)
         else:
             await group.write_table(over.document.reset_to(worker, leases), over.version)
     except ConflictError as error:

@@ -368,7 +368,7 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     The lease table contains it, so that two jobs never share shards by mistake.
 
-    - `sink`: the destination without secrets (`Sink.destination`).
+    - `sink`: the destination without secrets (`Sink.destination`). Empty if only the name is known, as after an import of positions.
     - `streams`: names of the streams, sorted; None if the list may change while the job runs.
     - `keeps_positions`: whether the positions are stored in the sink with its rows, and not in the group's store.
     - `name`: `flink.job.name`, or None if it is not set. None is compatible with every name.
@@ -386,11 +386,8 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         """
         if of_group is None:
             return None
-        differences = [
-            f"the group {theirs}, and this process {ours}"
-            for theirs, ours in zip(of_group._words(), self._words(), strict=True)
-            if theirs != ours
-        ]
+        words = zip(of_group._words(), self._words(), strict=True) if of_group.sink else ()
+        differences = [f"the group {theirs}, and this process {ours}" for theirs, ours in words if theirs != ours]
         if of_group.name is not None and self.name is not None and of_group.name != self.name:
             differences.insert(0, f"the name of the group is {of_group.name}, and that of this process {self.name}")
         return "; ".join(differences) or None

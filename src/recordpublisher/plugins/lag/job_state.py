@@ -14,7 +14,7 @@ from recordpublisher.fetcher.checkpoints.shard_starts import (
     shards_newer_than_listing,
     shards_no_longer_listed,
 )
-from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots, snapshot_to_json
+from recordpublisher.fetcher.checkpoints.snapshot_format import merge_snapshots, refuse_other_job, snapshot_to_json
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.leases.group_store import (
     GroupStore,
@@ -98,10 +98,12 @@ class JobStateReader:
 
     - `store`: the state store, or None.
     - `sink`: the job's sink if it keeps positions, else None.
+    - `job_name`: `flink.job.name`. Reading the positions of a job with another name is refused.
     """
 
-    def __init__(self, store: ConditionalStore | None, sink: Sink | None = None) -> None:
+    def __init__(self, store: ConditionalStore | None, sink: Sink | None = None, job_name: str | None = None) -> None:
         self._store = store
+        self._job_name = job_name
         self._sink = sink
         self._entries = entry_store_of(sink)
         self.is_from_rows = False
@@ -148,6 +150,9 @@ class JobStateReader:
         """Return a snapshot for each worker that has shards, without those of a sink of another package. Raises: the errors of `load`."""
         if (documents := self.documents) is None:
             return []
+        table = await documents.read_table() if self._job_name else None
+        if table is not None and table.document.job is not None:
+            refuse_other_job(self.place, table.document.job.name, self._job_name)
         entries = None if self._entries is None else GroupStore(self._entries)
         return await snapshots_of_workers(documents, partial(read_positions, documents, entries), entries) or []
 

@@ -10,6 +10,7 @@ from recordpublisher.fetcher.checkpoints.snapshot_format import (
     RestoredState,
     merge_snapshots,
     overlay,
+    refuse_other_job,
     snapshot_to_json,
 )
 from recordpublisher.fetcher.conditional_store import ConditionalStore, StoredDocument
@@ -29,7 +30,7 @@ from recordpublisher.fetcher.sink import Checkpoint, Sink, SinkContext, entry_st
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.job_properties import SINK, STATE_URI
+from recordpublisher.publishers.properties.job_properties import JOB_NAME, SINK, STATE_URI
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.safe_text import mask_passwords
 
@@ -66,6 +67,7 @@ class JobPositions:
             raise ConfigurationError(STATE_URI.key, None, STATE_URI.valid, reason="the sink keeps no positions")
         self._sink = build_sink(self._registry, properties) if keeps else None
         self._store: ConditionalStore | None = None
+        self._job_name = properties.value(JOB_NAME)
 
     @property
     def are_stored_by_the_sink(self) -> bool:
@@ -83,7 +85,7 @@ class JobPositions:
 
     async def load(self) -> StoredPositions:
         """Return the positions that are stored now. Nothing is created. Raises: StateError if they cannot be read."""
-        reader = JobStateReader(self._existing_store(), self._sink)
+        reader = JobStateReader(self._existing_store(), self._sink, self._job_name)
         in_store = merge_snapshots(await reader.load_in_store())
         return StoredPositions(merge_snapshots(await snapshots_in_sink(self._sink)), in_store)
 
@@ -121,10 +123,11 @@ class JobPositions:
         self.check_writable()
         store = self._written_store()
         found = await GroupStore(store).read_table()
+        self._refuse_other_job(found)
         if found is not None and found.document.alone is not None:
             await self._store_over(store, found, states)
         else:
-            await store_as_group(store, states)
+            await store_as_group(store, states, job_name=self._job_name)
 
     async def store_over(self, states: Mapping[str, ShardState]) -> None:
         """Replace the positions of the job. For a group, first wait until no worker is left; silent workers are declared dead.
@@ -143,12 +146,18 @@ class JobPositions:
         if found is None:
             await self.store(states)
             return
+        self._refuse_other_job(found)
         if found.document.alone is None:
             await end_group(group, self._lease_settings)
             await self._seal_positions(group)
             found = await group.read_table()
             assert found is not None  # The lease table is never deleted.
         await self._store_over(store, found, states)
+
+    def _refuse_other_job(self, found: StoredDocument[LeaseTable] | None) -> None:
+        """Refuse to replace positions that are another job's. Raises: StateError if they are."""
+        if found is not None and found.document.job is not None:
+            refuse_other_job(self.place, found.document.job.name, self._job_name)
 
     async def _seal_positions(self, group: GroupStore) -> None:
         """Make later commits of former workers fail. A worker may only be suspended. What it has committed before is published later."""
