@@ -19,7 +19,7 @@ from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
+from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 from fakes.fetcher_over_transport import fetcher_over
 from fakes.scripted_source import RecordingSink
@@ -410,3 +410,20 @@ class TestChildren:
     def test_a_parent_without_records_was_opened_after_its_own_parents_were_open(self):
         self.gaps.start(self.child, [ShardEntry(shard("p"), ShardState(START, ended=True, seen_ms=7))])
         assert self.child.progress.seen_ms == 7
+
+
+@pytest.mark.parametrize(("hours", "told"), [(50, True), (20, False)])
+def test_a_first_start_at_a_time_before_the_retention_is_told_once_and_is_no_loss(hours, told, caplog):
+    at = EPOCH_MS + round((60 - hours) * HOUR * 1000)
+    job = Job("POLLING", {"flink.stream.initpos": "AT_TIMESTAMP", "flink.stream.initpos.timestamp": f"{at / 1000}"})
+
+    async def story() -> None:
+        await asyncio.sleep(60 * HOUR)
+        job.put(1)
+        await job.run(lambda: asyncio.sleep(10))
+        await job.run(lambda: asyncio.sleep(10))
+
+    run_virtual(story())
+    assert (job.numbers, job.metrics["retentionGaps"]) == ([1], 0)
+    lines = [line for line in caplog.messages if line.startswith("stream orders keeps no records that arrived before ")]
+    assert len(lines) == told

@@ -315,6 +315,7 @@ class ListsOnly:
     def __init__(self, service, shard):
         self._service, self._shard = service, shard
         self.server_time_ms = service.server_time_ms
+        self.oldest_retained_ms = service.oldest_retained_ms
 
     async def list_shards(self, stream):
         return [shard for shard in await self._service.list_shards(stream) if shard.shard_id == self._shard]
@@ -565,3 +566,13 @@ class TestASinkThatStoresThePositionsItself:
             rp.PluginError, match=r"`KeepingSink\.stored_positions` returned 7: return None, or the state"
         ):
             await stored_states(own)
+
+
+async def test_a_reset_to_a_time_before_the_retention_says_since_when_there_are_records(job, put):
+    put(b"1")
+    await read(job)
+    (first, _), (later, _) = [await reset(job, to, apply=False) for to in ("2d", "20h")]
+
+    assert first.note.startswith("reset; earlier records than 20")
+    assert first.note.endswith(" are past retention")
+    assert later.note == "reset"

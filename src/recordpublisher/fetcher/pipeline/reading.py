@@ -217,6 +217,7 @@ class ReadTasks:
 
     async def _read_to_end(self, entry: ShardEntry) -> RunResult:
         position = entry.state.starting_position(self._use_continuations)
+        await self._gaps.check_start(entry, position)
         while True:
             before = entry.progress.position
             try:

@@ -14,6 +14,8 @@ import msgspec
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import DataLossError
 from recordpublisher.publishers.log_fields import log_extra
+from recordpublisher.publishers.positions import StartingPosition
+from recordpublisher.publishers.properties.times_and_sizes import iso_time
 from recordpublisher.publishers.records import RecordBatch, to_millis
 from recordpublisher.publishers.shards import Shard, shard_to_json, stored_shard_from
 
@@ -47,6 +49,8 @@ class RetentionGaps:
         """Whether the job continues without records that are lost (`flink.state.dataloss=CONTINUE`)."""
         self._pinned_ms: int | None = None
         self._first_start_ms: int | None = None
+        self._checked_starts: set[str] = set()
+        """The streams for which `check_start` has asked the service."""
 
     def pin(self, pinned_ms: int | None, ago_ms: int) -> None:
         """Set the time that replaced LATEST, or an age such as "one hour ago", at the job's first start.
@@ -77,6 +81,26 @@ class RetentionGaps:
         if seen_ms is None and position is not None:
             seen_ms = UNKNOWN_MS
         entry.progress.start(position, seen_ms, self._suspension.lost_seconds)
+
+    async def check_start(self, entry: ShardEntry, start: StartingPosition) -> None:
+        """Log a warning, once for each stream, if a shard starts at a time that is before the retention of its stream.
+
+        This is no loss: the job has not been there before, and the user may know it. The service silently begins at its oldest record.
+        """
+        asked_ms, stream = start.timestamp_ms, entry.shard.stream
+        is_seen = entry.progress.seen_ms is not None or stream in self._checked_starts
+        if self._check is None or asked_ms is None or is_seen or not may_have_gap(asked_ms, self._clock.now_ms()):
+            return
+        self._checked_starts.add(stream)
+        oldest_ms = await self._check.oldest_retained_ms(stream)
+        if oldest_ms is not None and asked_ms < oldest_ms:
+            log.warning(
+                "stream %s keeps no records that arrived before %s: reading begins there, and not at %s",
+                stream,
+                iso_time(oldest_ms),
+                iso_time(asked_ms),
+                extra=log_extra(stream),
+            )
 
     def needs_check(self, entry: ShardEntry, batch: RecordBatch) -> bool:
         """Return whether `check` must be called for a batch before it is queued."""

@@ -73,6 +73,9 @@ class ResetLister(ListingPort, Protocol):
     async def shard_exists(self, shard: Shard) -> bool | None:
         """Return whether the source still has the shard, or None if that is not known."""
 
+    async def oldest_retained_ms(self, stream: str) -> int | None:
+        """Return the arrival time before which the records of the stream have expired (epoch ms), or None if it is not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class PositionsReset:
@@ -120,13 +123,14 @@ class PositionsReset:
                 shard for shard in listed if not self.shard_ids or not set(names[shard]).isdisjoint(self.shard_ids)
             ]
             start = await self._start_of(stream)
+            past = await self._past_retention(stream, start)
             fresh = initial_states(chosen, RestoredState({}), Starts(start))
             # With a start at the tip, only records after the tip are wanted. So a gap counts as a loss only from the time of the tip on
             # (P3, S5).
             seen_ms = start.timestamp_ms if self.start.is_tip else None
             children = {f"{stream_name(stream)}/{parent}" for shard in listed for parent in shard.parents}
             for key, state in fresh.items():
-                note = "its children keep their positions" if self.shard_ids and key in children else "reset"
+                note = "its children keep their positions" if self.shard_ids and key in children else f"reset{past}"
                 known[key] = ImportedPosition(key, "", replace(state, seen_ms=seen_ms), note)
             parents |= {shard.key: shard.parents for shard in chosen}
             if not self.shard_ids:
@@ -181,6 +185,17 @@ class PositionsReset:
             return self.start.pinned_at(now)
         refuse_future("to", at, now, 1_000)  # The service's clock has whole seconds.
         return self.start
+
+    async def _past_retention(self, stream: str, start: StartingPosition) -> str:
+        """Return a clause that says since when the stream has records, if the time of the start is before that, else ""."""
+        if self.start.is_tip or (at := start.timestamp_ms) is None:
+            return ""
+        oldest_ms = await self._retried(functools.partial(self.lister.oldest_retained_ms, stream))
+        return (
+            ""
+            if oldest_ms is None or at >= oldest_ms
+            else f"; earlier records than {iso_time(oldest_ms)} are past retention"
+        )
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))
