@@ -30,10 +30,10 @@ class StreamsSource(ScriptedSource):
         self.missing = set()
         self.released = []
 
-    async def list_shards(self, stream, after=None):
+    async def list_shards(self, stream):
         if stream in self.missing:
             raise StreamNotFoundError(stream)
-        return await super().list_shards(stream, after)
+        return await super().list_shards(stream)
 
     async def release(self, stream):
         self.released.append(stream)

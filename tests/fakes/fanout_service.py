@@ -232,7 +232,7 @@ class ScriptedPorts:
         self.consumers.called("deregister")
         self.consumers.deregister(consumer_arn)
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+    async def list_shards(self, stream: str) -> list[Shard]:
         self.consumers.called("list")
         if stream not in self.streams:
             raise StreamNotFoundError(stream)

@@ -29,7 +29,7 @@ class MemoryFactory(rp.RecordPublisherFactory):
     async def create(self, shard, starting_position, metrics):
         return MemoryPublisher(shard, int(starting_position.sequence_number or -1) + 1)
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         return [rp.Shard(stream, shard_id, closed=self.closed) for shard_id in self.shards]
 
 

@@ -61,7 +61,7 @@ class FakeShard:
         self.limits.append(limit)
         return self._read_once(int(index), min(limit, self.page), now)
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+    async def list_shards(self, stream: str) -> list[Shard]:
         if self.listed is None:
             raise StreamNotFoundError(stream)
         return self.listed

@@ -96,7 +96,7 @@ class FamilySource(SimulatedSource):
     def __init__(self, family: Family, seed: int, continuations: bool) -> None:
         super().__init__(OneLoop(), None, family, seed, continuations)
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+    async def list_shards(self, stream: str) -> list[Shard]:
         return self.stream.listed(self.simulator.now + 1e-9)
 
     async def shard_exists(self, shard: Shard) -> bool | None:

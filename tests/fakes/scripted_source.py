@@ -82,7 +82,7 @@ class ScriptedSource(RecordPublisherFactory):
         self.metrics[shard.key] = metrics
         return ScriptedPublisher(self, self.shards[shard.key], starting_position)
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+    async def list_shards(self, stream: str) -> list[Shard]:
         if stream in self.deleted:
             raise StreamNotFoundError(stream)
         listed = [each for each in self.shards.values() if each.shard.key not in self.unlisted]

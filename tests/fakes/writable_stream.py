@@ -103,7 +103,7 @@ class FakeKinesis:
     def _shard_of(self, hash_key: int) -> FakeShard:
         return next(one for one in self.shards.values() if not one.shard.closed and hash_key in one.shard.hash_range)
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+    async def list_shards(self, stream: str) -> list[Shard]:
         self.listings += 1
         await asyncio.sleep(self.latency)
         if self.listing_error is not None:

@@ -148,7 +148,7 @@ def test_a_listing_older_than_the_state_is_repeated(is_closed):
 
     kept, list_shards, listings = run_virtual(state()), source.list_shards, []
 
-    async def listing(stream, after=None):
+    async def listing(stream):
         listings.append(stream)
         listed = await list_shards(stream)
         return listed if len(listings) > 2 else listed[:1]

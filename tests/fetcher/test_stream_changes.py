@@ -111,9 +111,9 @@ def test_a_listing_that_was_under_way_when_its_stream_left_is_not_used():
     source, listed = two_streams(10), Listed("s", "t")
     list_shards = source.list_shards
 
-    async def list_slowly(stream, after=None):
+    async def list_slowly(stream):
         await asyncio.sleep(2.5 if stream == "t" else 0)
-        return await list_shards(stream, after)
+        return await list_shards(stream)
 
     async def story(fetcher):
         source.list_shards = list_slowly

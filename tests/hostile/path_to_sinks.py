@@ -50,7 +50,7 @@ class HostileFactory(rp.RecordPublisherFactory):
     async def create(self, shard, starting_position, metrics):
         return HostilePublisher(shard, metrics)
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         half = rp.HashRange(0, 2**127)
         return [rp.Shard(stream, "whole", closed=True), rp.Shard(stream, "half", hash_range=half, closed=True)]
 

@@ -98,7 +98,7 @@ def publisher_that_is_broken(scene):
         "    def __init__(self, properties):\n"
         "        raise KeyError('queue.address')\n"
         "    async def create(self, shard, starting_position, metrics): ...\n"
-        "    async def discover(self, stream, after): ...\n"
+        "    async def discover(self, stream): ...\n"
         "@hookimpl\n"
         "def recordpublisher_register_publishers(registry):\n"
         "    registry.add('broken', Factory)\n",

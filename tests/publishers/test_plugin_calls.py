@@ -203,14 +203,14 @@ class Listing(RecordPublisherFactory):
     async def create(self, shard, starting_position, metrics):
         raise NotImplementedError
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         return self.shards
 
 
 async def test_shards_that_name_each_other_as_parents_are_refused():
     shards = [Shard("orders", "a", ("b",)), Shard("orders", "b", ("a",)), Shard("orders", "c", ("a", "gone"))]
     with pytest.raises(PluginError, match=r"Listing\.discover returned shards of orders .* next: (a, b, a|b, a, b)\. "):
-        await shards_listed_by(Listing(*shards), "orders", None)
+        await shards_listed_by(Listing(*shards), "orders")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ async def test_shards_that_name_each_other_as_parents_are_refused():
 )
 async def test_a_shard_whose_names_would_be_misread_is_refused(shard, words):
     with pytest.raises(PluginError, match=rf"Listing\.discover returned {words}"):
-        await shards_listed_by(Listing(shard), "orders", None)
+        await shards_listed_by(Listing(shard), "orders")
 
 
 def test_the_default_order_of_other_sequence_numbers_says_what_to_override():
@@ -258,12 +258,12 @@ class Stops(RecordPublisherFactory):
     async def create(self, shard, starting_position, metrics):
         raise NotImplementedError
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         raise StopIteration
 
 
 async def test_a_stop_iteration_is_named_although_python_replaces_it():
     with pytest.raises(RuntimeError) as caught:
-        await shards_listed_by(Stops(), "orders", None)
+        await shards_listed_by(Stops(), "orders")
     frames = caught.value.__traceback__.tb_next
     assert caught.value.with_traceback(frames).__notes__ == ["`Stops.discover` for orders failed"]

@@ -45,7 +45,7 @@ class SimulatedSource(RecordPublisherFactory):
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: Any) -> RecordPublisher:
         return SimulatedPublisher(self, self.stream[shard.key], starting_position)
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+    async def list_shards(self, stream: str) -> list[Shard]:
         if self.stream.plan.has_two_streams:
             await asyncio.sleep(2 * LATENCY_SECONDS)  # a stream may leave the list meanwhile
         now = self.simulator.now + 1e-9
@@ -86,8 +86,8 @@ class SimulatedSource(RecordPublisherFactory):
 class FiniteSource(SimulatedSource):
     """A source that lists its shards itself, as that of a plugin. None follows those that it lists as closed."""
 
-    async def discover(self, stream: str, after: str | None) -> list[Shard]:
-        return await self.list_shards(stream, after)
+    async def discover(self, stream: str) -> list[Shard]:
+        return await self.list_shards(stream)
 
 
 class SimulatedPublisher(RecordPublisher):

@@ -24,7 +24,7 @@ class ScriptedFactory(rp.RecordPublisherFactory):
     async def create(self, shard, starting_position, metrics):
         return ScriptedPublisher(shard, int(starting_position.sequence_number or there() - PER_SECOND - 1))
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         return [rp.Shard(stream, f"shardId-{n:012}") for n in range(int(os.environ[SHARDS]))]
 
 

@@ -470,9 +470,8 @@ class ListsItsShards(RecordPublisherFactory):
     async def wait(self, consumer):
         await asyncio.sleep(3600)
 
-    async def discover(self, stream, after):
-        listed = [Shard(stream, "0", closed=True), Shard(stream, "1"), *self.more(stream)]
-        return [shard for shard in listed if after is None or shard.shard_id > after]
+    async def discover(self, stream):
+        return [Shard(stream, "0", closed=True), Shard(stream, "1"), *self.more(stream)]
 
     def more(self, stream):
         return ()
@@ -497,11 +496,11 @@ class MakesNothing(ListsItsShards):
 
 
 class KnowsItsStream(ListsItsShards):
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         if stream != "s":
             self.meet_unknown(stream)
             return []
-        return await super().discover(stream, after)
+        return await super().discover(stream)
 
     def meet_unknown(self, stream):
         raise StreamNotFoundError(stream)

@@ -30,12 +30,12 @@ class LinesFactory(rp.RecordPublisherFactory):
         place = await asyncio.to_thread(_place_of, starting_position, file)
         return LinesPublisher(shard, file, place, self._batch, metrics)
 
-    async def discover(self, stream: str, after: str | None) -> list[rp.Shard]:
+    async def discover(self, stream: str) -> list[rp.Shard]:
         folder = self._folder / stream
         if not folder.is_dir():
             raise rp.StreamNotFoundError(stream)
         names = sorted(file.name for file in folder.iterdir())
-        return [rp.Shard(stream, name, closed=True) for name in names if after is None or name > after]
+        return [rp.Shard(stream, name, closed=True) for name in names]
 
 
 def _place_of(start: rp.StartingPosition, file: Path) -> tuple[int, int]:

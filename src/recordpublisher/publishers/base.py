@@ -231,8 +231,8 @@ class RecordPublisherFactory(RecordSource):
         The job then continues in other processes, or will be started again.
         """
 
-    async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
-        """List the shards of `stream` after the shard id `after` (all if None), for a source that is not Kinesis.
+    async def discover(self, stream: str) -> Sequence[Shard] | None:
+        """List the shards of `stream`, for a source that is not Kinesis.
 
         The default implementation returns None. Then the job lists the stream's shards from Kinesis.
 
@@ -393,7 +393,7 @@ async def oldest_retained_of(factory: RecordPublisherFactory, stream: str) -> in
     return found
 
 
-async def shards_listed_by(factory: RecordPublisherFactory, stream: str, after: str | None) -> list[Shard] | None:
+async def shards_listed_by(factory: RecordPublisherFactory, stream: str) -> list[Shard] | None:
     """Return the shards that the factory lists, or None if the factory leaves the listing to Kinesis.
 
     Raises: PluginError if the factory's `discover` does not return a list of shards of this stream, each of them once.
@@ -401,7 +401,7 @@ async def shards_listed_by(factory: RecordPublisherFactory, stream: str, after: 
     if not factory.lists_shards:
         return None
     with PluginCall(factory, "discover", stream):
-        listed = await factory.discover(stream, after)
+        listed = await factory.discover(stream)
     return _checked_shards(f"{type(factory).__name__}.discover", stream, listed)
 
 

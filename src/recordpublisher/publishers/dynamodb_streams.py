@@ -91,23 +91,21 @@ class DynamoDbStreams:
             next_iterator=f"{since} {empty_reads} {following}" if following else None,
         )
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+    async def list_shards(self, stream: str) -> list[Shard]:
         """Return the shards of the table's streams.
 
         To change its view, a table's stream is disabled and enabled again. The table then has a new stream. Both streams are listed as long
         as the service has the older one, because the job may have positions in it.
-
-        - `after`: the id of a shard of the newest stream. This shard and the shards before it are left out.
         """
         newest = await self.stream_arn(stream)
-        listed, is_enabled = await self._shards_of(stream, newest, after)
+        listed, is_enabled = await self._shards_of(stream, newest)
         if not is_enabled:
             found = await self._listed_arns(stream)
             self._arns[stream] = [*(arn for arn in self._arns[stream] if arn not in found), *found]
             self._tell_if_disabled(stream, newest)
         for arn in self._arns[stream]:
             if arn != newest:
-                more, _ = await self._shards_of(stream, arn, None)
+                more, _ = await self._shards_of(stream, arn)
                 listed = [*more, *listed]
         return listed
 
@@ -121,7 +119,7 @@ class DynamoDbStreams:
             words = "the stream of table %s is disabled: the job reads its last changes, then waits until the table has a new stream"
             log.warning(words, table, extra=log_extra(table))
 
-    async def _shards_of(self, table: str, arn: str, after: str | None) -> tuple[list[Shard], bool]:
+    async def _shards_of(self, table: str, arn: str) -> tuple[list[Shard], bool]:
         """Return the shards of one stream of a table, and whether the stream is enabled. A stream that is gone has no shards."""
         status = ""
 
@@ -133,13 +131,12 @@ class DynamoDbStreams:
             following = {"ExclusiveStartShardId": last} if last else None
             return [_shard(table, described) for described in page["Shards"]], following
 
-        start = {"ExclusiveStartShardId": after} if after and self._arn_of.get((table, after), arn) == arn else {}
         try:
-            pages = self._service.pages("DescribeStream", parse, StreamArn=arn, **start)
+            pages = self._service.pages("DescribeStream", parse, StreamArn=arn)
             shards = [shard async for page in pages for shard in page]
         except ResourceNotFoundError:
             return [], False
-        if arn == self._arns[table][-1] and not start:
+        if arn == self._arns[table][-1]:
             # The shards of a large table are replaced several times a day, so expired ones are forgotten. A shard that is not known is
             # looked for in the newest stream, so this loses nothing even if the listing lacks one.
             self._arn_of = {key: known for key, known in self._arn_of.items() if key[0] != table or known != arn}
@@ -206,9 +203,9 @@ class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
         self._listing = LIST_SHARDS_RETRIES.policy(properties)
         super().__init__(properties, service=self._streams, clock=clock)
 
-    async def discover(self, stream: str, after: str | None) -> list[Shard]:
+    async def discover(self, stream: str) -> list[Shard]:
         """List the shards of the table's streams. Raises: StreamNotFoundError if the table has no stream."""
-        return await call_with_retries(lambda: self._streams.list_shards(stream, after), self._listing)
+        return await call_with_retries(lambda: self._streams.list_shards(stream), self._listing)
 
     async def endpoint_url(self) -> str:
         """Return the URL of DynamoDB Streams that calls go to. It is not that of DynamoDB."""

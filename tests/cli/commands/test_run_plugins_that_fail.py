@@ -18,7 +18,7 @@ class Made(rp.RecordPublisherFactory):
     async def create(self, shard, starting_position, metrics):
         pass
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         return []
 
 
@@ -47,7 +47,7 @@ class Files(Made):
     def __init__(self, properties):
         pass
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         return [rp.Shard(stream, "a")]
 
     async def create(self, shard, starting_position, metrics):

@@ -340,7 +340,7 @@ class Shelf(rp.RecordPublisherFactory):
     def __init__(self, properties):
         pass
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         return [rp.Shard(stream, each, closed=True) for each in "ab"]
 
     async def create(self, shard, starting_position, metrics):

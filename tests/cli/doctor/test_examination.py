@@ -21,7 +21,7 @@ class LinesFactory(rp.RecordPublisherFactory):
     async def create(self, shard, starting_position, metrics):
         raise AssertionError("doctor reads nothing of a plugin")
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         return []
 
 
@@ -89,7 +89,7 @@ async def test_a_source_is_asked_by_its_own_checks_once_it_can_be_reached():
 class MisspeltLinesFactory(LinesFactory):
     """Has checks of its own, and no such stream."""
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         raise rp.StreamNotFoundError(stream)
 
     def checks(self, stream):

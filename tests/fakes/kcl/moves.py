@@ -19,7 +19,7 @@ class Listing:
     def __init__(self, kinesis):
         self.kinesis = kinesis
 
-    async def list_shards(self, stream, after=None):
+    async def list_shards(self, stream):
         return [parse_shard(shard, stream, None) for shard in self.kinesis.list_shards(StreamName=stream)["Shards"]]
 
     async def list_live_shards(self, stream):

@@ -406,7 +406,7 @@ def test_s2_a_shard_does_not_end_with_records_that_were_dropped_while_the_listin
     class Source(ScriptedSource):
         wait = CatchesCancellation(1)
 
-        async def discover(self, stream, after):
+        async def discover(self, stream):
             await self.wait()
             return [replace(each.shard, closed=each.closed) for each in self.shards.values()]
 

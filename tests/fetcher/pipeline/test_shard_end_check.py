@@ -18,7 +18,7 @@ class OwnListing(ScriptedSource):
         super().__init__()
         self.shown_closed, self.failures, self.listings = set(), [], 0
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         self.listings += 1
         if self.failures:
             raise self.failures.pop()
@@ -68,10 +68,10 @@ def test_a_shard_ends_that_a_later_listing_shows_as_closed():
     source = with_ended("0")
     listed = source.list_shards
 
-    async def shows_it_in_time(stream, after=None):
+    async def shows_it_in_time(stream):
         if source.listings == 3:
             source.shown_closed.add("0")
-        return await listed(stream, after)
+        return await listed(stream)
 
     source.list_shards = shows_it_in_time
     error, ended, _ = run(source)
@@ -93,8 +93,8 @@ def test_a_shard_ends_that_is_no_longer_listed():
     source.add("1", EPOCH_MS)
     listed = source.list_shards
 
-    async def without_it(stream, after=None):
-        return [shard for shard in await listed(stream, after) if not source.listings or shard.shard_id != "0"]
+    async def without_it(stream):
+        return [shard for shard in await listed(stream) if not source.listings or shard.shard_id != "0"]
 
     source.list_shards = without_it
     error, ended, _ = run(source)
@@ -146,11 +146,11 @@ class Missing(OwnListing):
         super().__init__()
         self.times = times
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         if self.listings < self.times:
             self.listings += 1
             raise StreamNotFoundError(stream)
-        return await super().discover(stream, after)
+        return await super().discover(stream)
 
 
 @pytest.mark.parametrize(("times", "ended"), [(3, {"s/0"}), (1_000, set())])
@@ -169,7 +169,7 @@ def test_a_stream_whose_listing_does_not_find_it_for_a_minute_was_deleted(times,
 @pytest.mark.parametrize("result", [7, ConfigurationError("a.b", 1, "2")])
 def test_a_listing_of_a_plugin_that_is_wrong_ends_the_job_and_not_the_shard(result):
     class Wrong(OwnListing):
-        async def discover(self, stream, after):
+        async def discover(self, stream):
             if isinstance(result, Exception):
                 raise result
             return result

@@ -30,7 +30,7 @@ class Lister:
         self.answers = list(answers)
         self.requests = []
 
-    async def list_shards(self, stream, after=None):
+    async def list_shards(self, stream):
         self.requests.append((asyncio.get_running_loop().time(), stream))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
@@ -113,13 +113,13 @@ class Plugin(RecordPublisherFactory):
     async def create(self, shard, starting_position, metrics):
         raise NotImplementedError
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         if isinstance(self.result, Exception):
             raise self.result
         return self.result
 
-    async def list_shards(self, stream, after=None):
-        return await shards_listed_by(self, stream, after)
+    async def list_shards(self, stream):
+        return await shards_listed_by(self, stream)
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ class FiniteSource(ScriptedSource):
 
     is_down = False
 
-    async def list_shards(self, stream, after=None):
+    async def list_shards(self, stream):
         if self.is_down:
             raise RetriesExhaustedError("the listing does not answer")
         return [replace(shard, closed=self.shards[shard.key].closed) for shard in await super().list_shards(stream)]
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         return await self.list_shards(stream)
 
 

@@ -154,7 +154,7 @@ async def test_a_table_that_was_written_without_an_archive_is_refused_unless_tha
     with pytest.raises(
         ConfigurationError, match=r"flink\.archive\.unproven.* was written without flink\.sink\.archive"
     ):
-        await factory_of(table).discover("orders", None)
+        await factory_of(table).discover("orders")
     assert await read(factory_of(table, **UNPROVEN)) == PAYLOADS
 
 

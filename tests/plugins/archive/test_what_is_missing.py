@@ -46,7 +46,7 @@ class LiveStream(RecordPublisherFactory):
 
         return Live()
 
-    async def list_shards(self, stream, after=None):
+    async def list_shards(self, stream):
         return self.listed
 
     async def oldest_record(self, shard):
@@ -230,9 +230,9 @@ async def test_files_without_ranges_are_read_only_if_that_is_wanted(tmp_path):
     with pytest.raises(
         ConfigurationError, match=r"flink\.archive\.unproven.*were written without flink\.sink\.archive"
     ):
-        await factory_of(tmp_path).discover("orders", None)
+        await factory_of(tmp_path).discover("orders")
     factory = factory_of(tmp_path, **{"flink.archive.unproven": "true"})
-    assert [shard.shard_id for shard in await factory.discover("orders", None)] == ["shardId-0"]
+    assert [shard.shard_id for shard in await factory.discover("orders")] == ["shardId-0"]
     batches, _ = await read(factory)
     assert payloads(batches) == PAYLOADS
 
@@ -332,7 +332,7 @@ async def test_doctor_knows_that_a_quiet_shard_has_lost_nothing(tmp_path):
 
 async def test_doctor_examines_the_archive_of_a_stream_that_cannot_be_listed(tmp_path):
     class Away(Reading):
-        async def list_shards(self, stream, after=None):
+        async def list_shards(self, stream):
             raise KinesisError("the endpoint is away")
 
     await write_archive(tmp_path, JsonlSink, (5, 8, 14), is_ended=False)

@@ -10,7 +10,7 @@ from recordpublisher.plugins.host.build_from_properties import calls_a_service, 
 class Files(rp.RecordPublisherFactory):
     """Reads files."""
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         return []
 
     def publisher(self, *given):

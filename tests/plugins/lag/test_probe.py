@@ -28,7 +28,7 @@ class Service:
         self.counts = counts
         self.refusals = 0
 
-    async def list_shards(self, stream, after=None):
+    async def list_shards(self, stream):
         return list(self.shards.values())
 
     async def server_time_ms(self, stream):

@@ -227,8 +227,8 @@ def test_a_shard_that_the_listing_lacks_for_a_moment_is_not_left_without_a_lease
     run_job(mover.job)
     listed = Listing.list_shards
 
-    async def lacking(self, stream, after=None):
-        return [shard for shard in await listed(self, stream, after) if shard.shard_id != SHARDS[1]]
+    async def lacking(self, stream):
+        return [shard for shard in await listed(self, stream) if shard.shard_id != SHARDS[1]]
 
     monkeypatch.setattr(Listing, "list_shards", lacking)
     with pytest.raises(rp.StateError, match=rf"lacks \S+/{SHARDS[1]}, which the job has not read to the end"):

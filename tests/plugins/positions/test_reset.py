@@ -441,8 +441,8 @@ class TestAPublisherThatListsItsShards:
         await read(own)
         discover, listings = memory_streams.MemoryFactory.discover, []
 
-        async def lacking(factory, stream, after):
-            listed = await discover(factory, stream, after)
+        async def lacking(factory, stream):
+            listed = await discover(factory, stream)
             listings.append(stream)
             return listed if len(listings) > 2 else listed[1:]
 

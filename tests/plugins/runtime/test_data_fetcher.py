@@ -124,7 +124,7 @@ async def test_the_sink_is_closed_when_opening_fails(monkeypatch):
         async def close(self):
             self.closed += 1
 
-    async def gone(self, stream, after):
+    async def gone(self, stream):
         raise rp.StreamNotFoundError(stream)
 
     monkeypatch.setattr(MemoryFactory, "discover", gone)

@@ -327,8 +327,8 @@ class Factory(rp.RecordPublisherFactory):
     async def create(self, shard, start, metrics):
         return Publisher(shard)
 
-    async def discover(self, stream, after):
-        return [rp.Shard(stream, "a")] if after is None else []
+    async def discover(self, stream):
+        return [rp.Shard(stream, "a")]
 
 class Full(rp.Sink):
     async def write(self, batch):

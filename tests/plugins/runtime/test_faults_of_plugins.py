@@ -28,14 +28,14 @@ class HangingSource(ScriptedSource):
 
     listings = 0
 
-    async def list_shards(self, stream, after=None):
-        return await shards_listed_by(self, stream, after)
+    async def list_shards(self, stream):
+        return await shards_listed_by(self, stream)
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         self.listings += 1
         if self.listings > 2:
             await asyncio.sleep(1e9)
-        return await super().list_shards(stream, after)
+        return await super().list_shards(stream)
 
 
 def test_a_job_whose_periodic_discover_hangs_is_not_ready(caplog):
@@ -352,12 +352,12 @@ class FaultySource(ScriptedSource):
         if method == self.method:
             raise self.error
 
-    async def list_shards(self, stream, after=None):
-        return await shards_listed_by(self, stream, after)
+    async def list_shards(self, stream):
+        return await shards_listed_by(self, stream)
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         self.meet("discover")
-        return await super().list_shards(stream, after)
+        return await super().list_shards(stream)
 
     async def create(self, shard, starting_position, metrics):
         self.meet("create")

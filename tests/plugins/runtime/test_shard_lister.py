@@ -39,7 +39,7 @@ class OwnFactory(Factory):
     def __init__(self, own):
         self.own = own
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         return self.own
 
 
@@ -49,7 +49,7 @@ class Client:
     def __init__(self, *failures):
         self.failures, self.asked, self.closed = list(failures), [], 0
 
-    async def list_shards(self, stream, after):
+    async def list_shards(self, stream):
         return await self._answer(stream, [Shard("orders", "a")])
 
     async def get_shard_iterator(self, shard, position):
@@ -99,7 +99,7 @@ class HasOlderShards(Factory):
     def lists_shards(self):
         return self.own is not None
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         return self.own
 
     async def oldest_record(self, shard):
@@ -123,7 +123,6 @@ def test_shards_that_only_the_publisher_still_has_join_a_complete_listing():
     child = replace(listed[0], parents=("shardId-old",))
     made, _ = lister_of(HasOlderShards([old, child]))
     assert run_virtual(made.list_shards("orders")) == [child, old]
-    assert run_virtual(made.list_shards("orders", "before")) == listed
     made, _ = lister_of(HasOlderShards([Shard("other", "a")]))
     with pytest.raises(
         PluginError, match=r"HasOlderShards\.unlisted_shards returned other/a, a shard of another stream"
@@ -166,7 +165,7 @@ def test_a_publisher_that_lists_a_shard_twice_or_one_of_another_stream_is_refuse
 
 def test_what_discover_raises_names_the_publisher_and_the_stream():
     class Failing(OwnFactory):
-        async def discover(self, stream, after):
+        async def discover(self, stream):
             raise ConnectionError("broken pipe")
 
     made = ShardLister(Failing([]), Properties({}), stream_names(ARN), VirtualClock())
@@ -181,7 +180,7 @@ class Flaky(Factory):
     def __init__(self, failures):
         self.calls, self.failures = 0, failures
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         self.calls += 1
         if 1 < self.calls <= 1 + self.failures:
             raise ConnectionError("network away")
@@ -210,7 +209,7 @@ def test_an_error_of_a_later_discover_is_raised_itself_after_the_longest_outage(
 class Unmounted(Flaky):
     """Its folder is missing from the second call on, `failures` times."""
 
-    async def discover(self, stream, after):
+    async def discover(self, stream):
         self.calls += 1
         if 1 < self.calls <= 1 + self.failures:
             raise StreamNotFoundError(stream)
@@ -241,10 +240,10 @@ def test_a_stream_that_was_listed_counts_as_deleted_when_it_is_missing_for_a_min
 
 def test_each_absence_of_a_stream_has_a_minute_of_its_own():
     class Twice(Unmounted):
-        async def discover(self, stream, after):
+        async def discover(self, stream):
             self.calls = 1 if self.calls == 20 else self.calls
             await asyncio.sleep(5)
-            return await super().discover(stream, after)
+            return await super().discover(stream)
 
     async def listed_four_times():
         made = ShardLister(Twice(8), Properties({}), {"orders": "orders"}, VirtualClock())
@@ -437,9 +436,9 @@ def test_a_publisher_with_its_own_source_has_no_tip_and_is_listed_once():  # A2
 
 
 def _counted(discover, listings):
-    async def counted(stream, after):
+    async def counted(stream):
         listings.append(stream)
-        return await discover(stream, after)
+        return await discover(stream)
 
     return counted
 
@@ -497,7 +496,7 @@ class LateListing(Client):
         super().__init__()
         self.left = incomplete
 
-    async def list_shards(self, stream, after):
+    async def list_shards(self, stream):
         self.left -= 1
         halves = [
             Shard("orders", "a", hash_range=HashRange(end=9)),

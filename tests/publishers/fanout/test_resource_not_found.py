@@ -72,7 +72,7 @@ def test_a_shard_that_is_newer_than_the_listing_is_waited_for():
     older = Shard("orders", "shardId-000000000000")
     listings = iter([[older], [older], [older, SHARD_OF_SECOND]])
 
-    async def list_shards(stream, after=None):
+    async def list_shards(stream):
         return next(listings)
 
     ports.list_shards = list_shards
@@ -93,7 +93,7 @@ def test_a_stream_that_is_being_deleted_is_listed_again_until_it_is_gone():
     busy = ResourceInUseError("ListShards", "ResourceInUseException", "Stream orders is DELETING")
     answers = iter([busy, busy, StreamNotFoundError("orders")])
 
-    async def list_shards(stream, after=None):
+    async def list_shards(stream):
         raise next(answers)
 
     ports.list_shards = list_shards

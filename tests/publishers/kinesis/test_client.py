@@ -223,10 +223,10 @@ async def test_a_listed_shard_has_its_parents_and_whether_it_is_closed():
     merged["SequenceNumberRange"]["EndingSequenceNumber"] = "9"
     async with stub_and_client() as (stub, client):
         stub.script("ListShards", {"Shards": [merged]})
-        (shard,) = await client.list_shards("orders", after="shardId-1")
+        (shard,) = await client.list_shards("orders")
     assert shard.parents == ("shardId-0", "shardId-1")
     assert shard.closed
-    assert stub.requests_of("ListShards") == [{"StreamName": "orders", "ExclusiveStartShardId": "shardId-1"}]
+    assert stub.requests_of("ListShards") == [{"StreamName": "orders"}]
 
 
 async def test_a_stream_that_is_being_created_is_no_missing_stream():

@@ -195,7 +195,7 @@ def test_f4_a_child_that_is_not_found_and_not_listed_yet_is_waited_for():
     fake.errors["GetShardIterator"].append(NOT_FOUND)
     listings = iter([[SHARD], [SHARD], [SHARD, CHILD]])
 
-    async def list_shards(stream, after=None):
+    async def list_shards(stream):
         return next(listings)
 
     fake.list_shards = list_shards

@@ -429,7 +429,7 @@ class SourceWithChecks:
         if isinstance(factory, RecordPublisherFactory) and not self._is_wrapper:
 
             async def shards() -> str:
-                return f"{self.name} lists {counted(len(await shards_listed_by(factory, table, None) or ()), 'shard')}"
+                return f"{self.name} lists {counted(len(await shards_listed_by(factory, table) or ()), 'shard')}"
 
             found.append(await examine(f"{stream}: shards", shards))
         if checks is not None and not checks:

@@ -89,7 +89,7 @@ class ShardEndCheck:
             began, found = self._open.get(stream, (asked, None))
             if found is None or began < asked:
                 began = self._clock.monotonic()
-                listed = await shards_listed_by(self._factory, stream, None) or []
+                listed = await shards_listed_by(self._factory, stream) or []
                 parents = {key for shard in listed for key in parent_keys(shard)}
                 found = {shard.key for shard in listed if not shard.closed} - parents
                 self._open[stream] = began, found

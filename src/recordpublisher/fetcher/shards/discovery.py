@@ -136,8 +136,8 @@ class ShardDiscovery:
 class ShardLister(Protocol):
     """Lists a stream's shards. Raises StreamNotFoundError if the stream does not exist."""
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard that is still listed, or the shards after the shard id `after`."""
+    async def list_shards(self, stream: str) -> list[Shard]:
+        """Return every shard that is still listed."""
 
 
 ReadStreamNames = Callable[[], Awaitable[Iterable[str]]]

@@ -186,8 +186,8 @@ class Archive:
 class LiveLister(Protocol):
     """Lists the shards of the live stream. Finds the oldest record that a shard still has, and which records have expired."""
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard that the stream lists. With `after`, return only those that follow this shard id."""
+    async def list_shards(self, stream: str) -> list[Shard]:
+        """Return every shard that the stream lists."""
 
     async def oldest_record(self, shard: Shard) -> OldestRecord | None:
         """Return the oldest record that the stream still has of a shard."""

@@ -129,15 +129,11 @@ class ArchiveFactory(RecordPublisherFactory):
         if self._live is not None:
             self._live.keep_shared()
 
-    async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
-        """Return the shards that the live factory lists. Without a live stream, return the archive's shards.
-
-        `after`: return only shards that follow this shard id.
-        """
+    async def discover(self, stream: str) -> Sequence[Shard] | None:
+        """Return the shards that the live factory lists. Without a live stream, return the archive's shards."""
         if self._live is not None:
-            return await self._live.discover(stream, after)
-        shards = sorted((await self._archive.shards(stream)).items())
-        return [shard for name, shard in shards if after is None or name > after]
+            return await self._live.discover(stream)
+        return [shard for _, shard in sorted((await self._archive.shards(stream)).items())]
 
     async def unlisted_shards(self, stream: str, listed: Sequence[Shard]) -> Sequence[Shard]:
         """Return the archived shards that the stream does not list, and the listed shards whose parents only the archive knows."""

@@ -140,7 +140,7 @@ class _FixedShardLister:
     def __init__(self, shards: list[Shard]) -> None:
         self._shards = shards
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+    async def list_shards(self, stream: str) -> list[Shard]:
         return [shard for shard in self._shards if shard.stream == stream]
 
 
@@ -157,8 +157,8 @@ class _SharedFactory(RecordPublisherFactory):
     async def create(self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics) -> RecordPublisher:
         return await make_publisher(self.owned, shard, starting_position, metrics)
 
-    async def discover(self, stream: str, after: str | None) -> Sequence[Shard] | None:
-        return await self.owned.discover(stream, after)
+    async def discover(self, stream: str) -> Sequence[Shard] | None:
+        return await self.owned.discover(stream)
 
     def order_of(self, sequence: str) -> Any:
         return self.owned.order_of(sequence)

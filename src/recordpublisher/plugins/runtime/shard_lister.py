@@ -10,7 +10,6 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 from recordpublisher.publishers import kinesis
@@ -70,38 +69,30 @@ class ShardLister:
         self._without_retention: set[str] = set()
         self._completely_listed: set[str] = set()
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+    async def list_shards(self, stream: str) -> list[Shard]:
         """Return every shard of the stream, including shards that only the publisher knows, such as archived ones.
-
-        With `after`, the id of a shard, return only the shards that the service lists after that shard.
 
         Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
-        listed = await self._list(stream, after)
-        return listed if after is not None else await with_unlisted(self._factory, stream, listed)
+        return await with_unlisted(self._factory, stream, await self.list_live_shards(stream))
 
     async def list_live_shards(self, stream: str) -> list[Shard]:
         """Return every shard that the stream itself still has, without archived shards that only the publisher knows.
 
         Raises: StreamNotFoundError if there is no such stream; KinesisError if the call fails.
         """
-        return await self._list(stream, None)
-
-    async def _list(self, stream: str, after: str | None) -> list[Shard]:
-        own = await (self._own_shards_again if self._is_own else partial(shards_listed_by, self._factory))(
-            stream, after
-        )
+        own = await (self._own_shards_again(stream) if self._is_own else shards_listed_by(self._factory, stream))
         self._is_own[stream] = own is not None
         if own is not None:
             return own
         client = self._kinesis_client()
-        listed = await self._call(lambda: client.list_shards(self._names[stream], after))
-        if after is None and stream not in self._completely_listed:
+        listed = await self._call(lambda: client.list_shards(self._names[stream]))
+        if stream not in self._completely_listed:
             listed = await self._until_complete(stream, listed)
             self._completely_listed.add(stream)
         return listed
 
-    async def _own_shards_again(self, stream: str, after: str | None) -> list[Shard] | None:
+    async def _own_shards_again(self, stream: str) -> list[Shard] | None:
         """Call the publisher's `discover` while the job runs. Every error is retried like an error of ListShards.
 
         StreamNotFoundError is retried too, until the stream counts as deleted. Return None if the publisher does not list the stream.
@@ -113,7 +104,7 @@ class ShardLister:
         async def listed() -> list[Shard] | None:
             foreign.clear()
             try:
-                found = await shards_listed_by(self._factory, stream, after)
+                found = await shards_listed_by(self._factory, stream)
             except StreamNotFoundError as error:
                 self._check_deleted(stream, error)
                 raise
@@ -156,7 +147,7 @@ class ShardLister:
                 return listed
             log.info("the listing of %s lacks the shard of hash key %d: listing again", stream, unlisted.start)
             await asyncio.sleep(random.uniform(0.5, 1.5))  # noqa: S311 (jitter)
-            listed = await self._call(lambda: client.list_shards(self._names[stream], None))
+            listed = await self._call(lambda: client.list_shards(self._names[stream]))
         if not listed:  # Otherwise a run to the tip would end without reading anything.
             raise RetriesExhaustedError(
                 f"ListShards names no shard of {stream}, {COMPLETE_LISTING_TRIES + 1} times in a row"
@@ -256,7 +247,7 @@ class ShardLister:
     async def _has_own_source(self, stream: str) -> bool:
         """Return whether the publisher lists the stream itself. This is determined once for each stream."""
         if stream not in self._is_own:
-            self._is_own[stream] = await shards_listed_by(self._factory, stream, None) is not None
+            self._is_own[stream] = await shards_listed_by(self._factory, stream) is not None
         return self._is_own[stream]
 
     async def _fetch_retention_ms(self, stream: str) -> int | None:

@@ -164,9 +164,9 @@ class PatientPort:
         """Put records. If a response is lost, the repeated call may put them into the stream twice."""
         return await self._outages.wait_out_async(lambda: self._port.put_records(stream, entries), "PutRecords")
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
+    async def list_shards(self, stream: str) -> list[Shard]:
         """Return every shard of the stream."""
-        return await self._outages.wait_out_async(lambda: self._port.list_shards(stream, after), "ListShards")
+        return await self._outages.wait_out_async(lambda: self._port.list_shards(stream), "ListShards")
 
     async def stream_summary(self, stream: str) -> StreamSummary:
         """Return the summary of the stream, which has its limits."""

@@ -199,15 +199,15 @@ class KinesisClient:
         """Return the names of all streams of the account in this region."""
         return await list_all_streams(self._transports.for_stream(None))
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return every shard that the service still lists, or only those after the shard id `after`.
+    async def list_shards(self, stream: str) -> list[Shard]:
+        """Return every shard that the service still lists.
 
         Raises: StreamNotFoundError if the stream does not exist. The error names the existing streams.
         """
         parameter = self._stream_parameter(stream)
         name, arn = stream_name(stream), parameter.get("StreamARN")
         try:
-            described = await list_all_shards(self._transport_for(**parameter), parameter, after)
+            described = await list_all_shards(self._transport_for(**parameter), parameter)
         except ResourceNotFoundError as error:
             raise await self._stream_not_found(stream, "ListShards") from error
         with reject_malformed("ListShards"):
@@ -312,14 +312,14 @@ MOST_DIGITS = 256
 """The most digits that a sequence number may have. Kinesis uses 56. Python cannot parse numbers of more than 4,300."""
 
 
-async def list_all_shards(transport: Transport, stream: dict[str, str], after: str | None) -> list[dict[str, Any]]:
-    """Return every shard as the service describes it, or only those after the shard id `after`.
+async def list_all_shards(transport: Transport, stream: dict[str, str]) -> list[dict[str, Any]]:
+    """Return every shard as the service describes it.
 
     - `stream`: the parameter that names the stream.
     """
     shards: list[dict[str, Any]] = []
     progress = ListingProgress("ListShards")
-    page = await _first_page(transport, stream, after)
+    page = await _first_page(transport, stream)
     while True:
         with reject_malformed("ListShards"):
             progress.check(shard["ShardId"] for shard in page["Shards"])
@@ -337,10 +337,10 @@ async def list_all_shards(transport: Transport, stream: dict[str, str], after: s
             if error.code != "ExpiredNextTokenException":
                 raise
             # A token is valid for 300 s. The listing continues after the last shard that it has shown.
-            page = await _first_page(transport, stream, shards[-1]["ShardId"] if shards else after)
+            page = await _first_page(transport, stream, shards[-1]["ShardId"] if shards else None)
 
 
-async def _first_page(transport: Transport, stream: dict[str, str], after: str | None) -> dict[str, Any]:
+async def _first_page(transport: Transport, stream: dict[str, str], after: str | None = None) -> dict[str, Any]:
     start = {"ExclusiveStartShardId": after} if after else {}
     return await transport.call("ListShards", **stream, **start)
 

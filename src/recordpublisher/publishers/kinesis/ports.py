@@ -99,8 +99,8 @@ class RegistrationPort(Protocol):
 class ListingPort(Protocol):
     """The calls that the discovery of shards needs."""
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return the shards that the service still lists, from all pages. `after` is a shard id: only the shards after it are returned."""
+    async def list_shards(self, stream: str) -> list[Shard]:
+        """Return the shards that the service still lists, from all pages."""
 
     async def server_time_ms(self, stream: str) -> int:
         """Return the time of the service's clock (epoch ms), from the Date header of a response."""
@@ -160,8 +160,8 @@ class WritingPort(Protocol):
     async def put_records(self, stream: str, entries: Sequence[PutEntry]) -> PutRecordsResponse:
         """Put 1 to 500 records, at most 10 MiB in total, including keys (service limit). Single records may fail."""
 
-    async def list_shards(self, stream: str, after: str | None = None) -> list[Shard]:
-        """Return the shards that the service still lists, from all pages. `after` is a shard id: only the shards after it are returned."""
+    async def list_shards(self, stream: str) -> list[Shard]:
+        """Return the shards that the service still lists, from all pages."""
 
     async def stream_summary(self, stream: str) -> StreamSummary:
         """Return the largest record and the record distribution of a stream (DescribeStreamSummary)."""

@@ -16,11 +16,11 @@ async def test_a_job_whose_streams_were_deleted_fails(monkeypatch, caplog):
     listed = MemoryFactory.discover
     listings = []
 
-    async def discover(factory, stream, after):
+    async def discover(factory, stream):
         listings.append(stream)
         if len(listings) > 2:
             raise rp.StreamNotFoundError(stream)
-        return await listed(factory, stream, after)
+        return await listed(factory, stream)
 
     monkeypatch.setattr(MemoryFactory, "discover", discover)
     properties = rp.Properties({**PROPERTIES, "flink.shard.discovery.intervalmillis": 20})

@@ -23,8 +23,8 @@ class StaleKinesis(FakeKinesis):
             self.has_call.set()
         return await super().put_records(stream, entries)
 
-    async def list_shards(self, stream, after=None):
-        listed = await super().list_shards(stream, after)
+    async def list_shards(self, stream):
+        listed = await super().list_shards(stream)
         if self.listings == 3:
             self.has_third_listing.set()
             await asyncio.sleep(0.01)
@@ -107,8 +107,8 @@ class EarlyListing(FakeKinesis):
             self.split("s0")
         return await super().put_records(stream, entries)
 
-    async def list_shards(self, stream, after=None):
-        listed = await super().list_shards(stream, after)
+    async def list_shards(self, stream):
+        listed = await super().list_shards(stream)
         return listed[:1] if self.listings == 2 else listed
 
 

@@ -16,8 +16,8 @@ def test_the_driver_keeps_its_listing_until_one_is_complete(monkeypatch, tmp_pat
     lacking: set[str] = set()
     real = KinesisClient.list_shards
 
-    async def list_shards(self, stream, after=None):
-        return [shard for shard in await real(self, stream, after) if shard.shard_id not in lacking]
+    async def list_shards(self, stream):
+        return [shard for shard in await real(self, stream) if shard.shard_id not in lacking]
 
     monkeypatch.setattr(KinesisClient, "list_shards", list_shards)
     with serve_in_thread(streams={"s": 1}) as endpoint:
@@ -42,9 +42,9 @@ def test_s2_a_new_read_waits_for_a_parent_that_the_first_listing_lacks(monkeypat
     lacking: list[set[str]] = []
     real = KinesisClient.list_shards
 
-    async def list_shards(self, stream, after=None):
+    async def list_shards(self, stream):
         absent = lacking.pop(0) if lacking else set()
-        return [shard for shard in await real(self, stream, after) if shard.shard_id not in absent]
+        return [shard for shard in await real(self, stream) if shard.shard_id not in absent]
 
     monkeypatch.setattr(KinesisClient, "list_shards", list_shards)
     monkeypatch.setattr("recordpublisher.fetcher.checkpoints.shard_starts.PAUSE_SECONDS", 0.01)

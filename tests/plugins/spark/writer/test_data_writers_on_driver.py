@@ -34,7 +34,7 @@ class Port(FakeKinesis):
             raise self.error
         return self.summary
 
-    async def list_shards(self, stream, after=None):
+    async def list_shards(self, stream):
         if self.listing is not None:
             raise self.listing
         return await super().list_shards(stream)
