@@ -576,3 +576,23 @@ async def test_a_reset_to_a_time_before_the_retention_says_since_when_there_are_
     assert first.note.startswith("reset; earlier records than 20")
     assert first.note.endswith(" are past retention")
     assert later.note == "reset"
+
+
+async def test_a_group_says_where_it_begins_anew_and_where_it_continues(job, put, caplog):
+    put(b"1")
+    given = job.merged({"flink.job.workers": "GROUP", "flink.job.name": "a"})
+
+    async def run():
+        async with rp.DataFetcher(given["flink.streams"], given, sink=rp.MemorySink()) as fetcher:
+            await fetcher.run_bounded(max_time=3)
+
+    with caplog.at_level("INFO", "recordpublisher.start"):
+        await run()
+        await rp.reset_positions(given, "1h")
+        await run()
+    lines = [line.partition(" reads ")[2] for line in caplog.messages if "; it " in line]
+    stream = given["flink.streams"]
+    assert lines == [
+        f"{stream}; it begins at TRIM_HORIZON: no positions are stored",
+        f"{stream}; it continues at stored positions of 2 shards",
+    ]

@@ -25,7 +25,7 @@ from ..conditional_store import wait_for_store
 from ..dependencies import FetcherDependencies
 from ..global_watermark_rules import raised_watermark
 from ..leases.group_store import GroupStore, alone_part_of
-from ..leases.lease_table import GroupJob
+from ..leases.lease_table import GroupJob, LeaseTable
 from ..leases.shard_listing import ShardListing
 from ..pipeline.checked_sink_calls import naming_sink
 from ..pipeline.current_worker import CurrentWorker
@@ -81,13 +81,19 @@ class LeasedOwnership(ShardOwnership):
         if opened is not None:
             reason = "the sink stores positions itself, and one process cannot give them to another"
             raise ConfigurationError(JOB_WORKERS.key, "GROUP", "ALONE for this sink", reason=reason)
-        is_new = await wait_for_store(self._begin_job, job.settings.store_outages)
+        table = await wait_for_store(self._begin_job, job.settings.store_outages)
         self.leased.on_listed(await job.discovery.list_all())
         starts = await job.starts.pinned(lambda: job.pin_latest(job.streams[0]))
-        if is_new:
-            begins = where_it_begins(0, None, starts.default, job.job_name, is_latest=job.starts.default.is_tip)
+        count = 0 if table is None else sum(lease.epoch > 0 and not lease.ended for lease in table.leases.values())
+        if (
+            table is None or table.alone is None
+        ):  # Where a job that ran alone has stopped is in its worker's positions, read later.
             start_log.info(
-                "a new group in %s reads %s; it %s", self._group.store.place, few_of(sorted(job.streams)), begins
+                "%s in %s reads %s; it %s",
+                "a new group" if table is None else "the group",
+                self._group.store.place,
+                few_of(sorted(job.streams)),
+                where_it_begins(count, None, starts.default, job.job_name, is_latest=job.starts.default.is_tip),
             )
         interval = job.settings.discovery_interval_ms / 1000
         self._listing = ShardListing(
@@ -194,8 +200,8 @@ class LeasedOwnership(ShardOwnership):
         if (entries := entry_store_of(self._job.sink)) is not None:
             await entries.close()
 
-    async def _begin_job(self) -> bool:
-        """Check that this process may take part in the group of the job. Return whether the group is new."""
+    async def _begin_job(self) -> LeaseTable | None:
+        """Check that this process may take part in the group of the job. Return the lease table of the group, or None if it is new."""
         store, entries = self._group.store, entry_store_of(self._job.sink)
         if (found := await GroupStore(store).read_table()) is None:
             if entries is not None:
@@ -205,7 +211,7 @@ class LeasedOwnership(ShardOwnership):
         elif found.document.alone is not None:  # raises if another sink has the positions
             await alone_part_of(GroupStore(store), None if entries is None else GroupStore(entries), found.document)
         await replace_group_job(store, self._group_job, self._group.settings, self._job.clock, entries)
-        return found is None
+        return None if found is None else found.document
 
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
         """Mark shards of this process as ended if no listing shows them and they are past retention. Each is a gap in the records.
