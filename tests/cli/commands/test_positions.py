@@ -103,12 +103,22 @@ def test_who_waits_is_told_for_what_and_how_long(results, command):
 
 async def test_who_writes_beside_a_job_is_told_when_it_last_stored_its_positions():
     class Running:
+        workers = ()
+
+        async def group_workers(self):
+            return self.workers
+
         async def load(self):
             stored = RestoredState({}, None, 1, SystemClock().now_ms() - 3_000)
             return StoredPositions(RestoredState(), stored)
 
     assert re.fullmatch(
         rf"The job stored its positions at 20\S+Z, \d+ s ago\. {STILL_RUNNING}", await note_on_running_job(Running())
+    )
+    Running.workers = ("w2", "w1")
+    told = await note_on_running_job(Running())
+    assert told.startswith(
+        "The group of the job has workers: w1, w2. While one of them sends heartbeats, --apply is refused"
     )
 
 

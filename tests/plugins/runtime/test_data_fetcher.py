@@ -206,8 +206,17 @@ async def test_a_second_run_is_refused_while_the_first_reads_on(monkeypatch, cap
         assert not first.done()
         running.stop()
         assert (await first).records == len(sink.records) == 2
-        assert (await running.run()).reason is rp.EndReason.STOPPED
     assert not [line for line in caplog.messages if "the run ended with an error" in line]
+
+
+async def test_a_stopped_fetcher_does_not_run_again_as_if_all_were_well(monkeypatch):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    async with fetcher() as running:
+        running.stop()
+        assert (await running.run_bounded(stop_at_tip=True)).reason is rp.EndReason.STOPPED
+        for run in (running.run, running.run_bounded):
+            with pytest.raises(rp.StateError, match="make a new DataFetcher to read on"):
+                await run()
 
 
 async def handle(record):

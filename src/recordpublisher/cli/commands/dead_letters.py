@@ -271,8 +271,8 @@ async def _replay(
         async for ended, failed in replaying:
             done, kept = done + len(ended), kept + len(failed)
             for letter, reason in failed:
-                name = f"{letter.number} of {letter.shard.key}"
-                echo(reason if name in reason else f"{name}: {reason}")
+                is_named = letter.record.sequence_number in reason and letter.shard.key in reason
+                echo(reason if is_named else f"{letter.number} of {letter.shard.key}: {reason}")
             for letter in (*ended, *(letter for letter, _ in failed)):
                 missing.pop(letter.number, None)
     if missing:

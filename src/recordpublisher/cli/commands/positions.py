@@ -18,6 +18,7 @@ from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times_and_sizes import iso_time
+from recordpublisher.publishers.safe_text import few_of
 
 from ..execution import errors_naming_options, print_note, run_to_end, subcommands
 from ..options import JobProperties, with_properties
@@ -244,6 +245,11 @@ async def note_on_running_job(job: JobPositions) -> str:
     """
     from recordpublisher.fetcher.leases.group_store import MissingPositionsError
 
+    if workers := await job.group_workers():
+        return (
+            f"The group of the job has workers: {few_of(sorted(workers))}. While one of them sends heartbeats, --apply is refused: stop "
+            "all processes of the job first."
+        )
     taken_ms = None
     with contextlib.suppress(MissingPositionsError):  # Another sink keeps them, and the command replaces them.
         taken_ms = (await job.load()).merged.taken_ms

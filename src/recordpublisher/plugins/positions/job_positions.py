@@ -104,6 +104,12 @@ class JobPositions:
         records = await documents.read_records()
         return {worker: each.document.beat for worker, each in records.items() if not each.document.is_sealed}
 
+    async def group_workers(self) -> Sequence[str]:
+        """Return the workers of the job's group that were not declared dead. A job that runs alone has none."""
+        documents = JobStateReader(self._existing_store(), self._sink).documents
+        records = {} if documents is None else await documents.read_records()
+        return [name for name, each in records.items() if not each.document.is_sealed and not each.document.is_alone]
+
     @property
     def heartbeat_seconds(self) -> float:
         """Longest time between two heartbeats of a worker (seconds)."""

@@ -135,7 +135,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         self._given_streams = names.given
         self._handles_signals = handle_signals
         self._opening: asyncio.Task[None] | None = None
-        self._is_stopped = False
+        self._is_stopped = self._has_stopped = False
         self._is_open = False
         self._is_running = False
 
@@ -236,6 +236,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
             raise RuntimeError(
                 "the fetcher is running already: wait until the first run has ended, or make another DataFetcher"
             )
+        if self._has_stopped:
+            raise StateError("`stop` has ended the last run of this fetcher: make a new DataFetcher to read on")
 
     async def run(self) -> BoundedResult:
         """Run until `stop()`, an error, or the end of every stream.
@@ -300,7 +302,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         The first run begins at `flink.stream.initpos`, by default LATEST: set TRIM_HORIZON to read the records that are in the stream
         already. A further call continues where the last run ended.
 
-        Raises: the errors of `run`; StateError if an error has ended a run that stores positions.
+        Raises: the errors of `run`; StateError if `stop`, or an error in a job that stores positions, has ended an earlier run.
         """
         with SHORT_ERRORS:
             seconds = None if max_time is None else seconds_of("max_time", max_time, may_be_long=True)
@@ -311,16 +313,19 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
             self._is_running = True
             try:
                 with LoopWatch(), job_in_lines(self.job_name):
-                    return await self._told(self._fetcher.run_bounded(bounds), self._fetcher.ending)
+                    result = await self._told(self._fetcher.run_bounded(bounds), self._fetcher.ending)
             except FatalKinesisError as error:
                 if error.code in ("InvalidArgumentException", "ValidationException") and self._state_place:
                     add_note(error, f"the state is in {self._state_place}")
                 raise
+            else:
+                self._has_stopped = result.reason is EndReason.STOPPED
+                return result
             finally:
                 self._is_running = False
 
     def stop(self) -> None:
-        """End the run after the current write; call it in the loop's thread. A later run ends at once.
+        """End the run after the current write; call it in the loop's thread. To read on later, make a new DataFetcher.
 
         While the fetcher opens, for example in an outage, the opening ends at once, and `run` then has nothing to read.
 
