@@ -240,10 +240,11 @@ class OpenShardContract(Contract[PublisherCase]):
         """
         publisher, consumer = await opened.publisher(), RecordingConsumer()
         first, second, third, *others = opened.payloads
-        before = asyncio.all_tasks()
         async with opened.reading(publisher, consumer) as reading:
             await opened.put(first)
             await reading.arrive([first])
+        # Only now, because the first run may have opened a connection that the factory keeps.
+        before = asyncio.all_tasks()
         for steps, payload in zip(CANCEL_AFTER_STEPS, (second, third, others[0]), strict=True):
             async with opened.reading(publisher, consumer):
                 putting = asyncio.create_task(opened.put(payload))
