@@ -1,8 +1,10 @@
 """A simple sink passes the contract, and each kind of broken sink fails one of its tests."""
 
+import socket
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import aiohttp
 import pytest
 
 import recordpublisher as rp
@@ -242,6 +244,36 @@ def test_a_sink_whose_key_lacks_a_part_is_found(kind, parts):
     key = "`stream`, `shard_id`, `sequence_number` and `sub_sequence_number`"
     with pytest.raises(AssertionError, match=f"is in the target, expected .* whole key of its record: {key}"):
         contract.test_records_are_told_apart_by_their_whole_key()
+
+
+class LeavesItsSession(ListSink):
+    async def open(self, context):
+        self.session = aiohttp.ClientSession()
+        return await super().open(context)
+
+
+class LeavesItsSocket(ListSink):
+    async def write(self, batch):
+        self.socket = socket.socket()
+        await super().write(batch)
+
+
+class ClosesItsSession(LeavesItsSession):
+    async def close(self):
+        await self.session.close()
+
+
+@pytest.mark.parametrize(
+    ("broken", "left"), [(LeavesItsSession, "Unclosed client session"), (LeavesItsSocket, "unclosed <socket.socket")]
+)
+def test_a_sink_that_leaves_something_open_is_found(broken, left):
+    contract = ListContract()
+    contract.sink = ClosesItsSession
+    contract.test_a_closed_sink_leaves_nothing_open()
+    contract.sink = broken
+
+    with pytest.raises(AssertionError, match=f"after `close`, Python warned: {left}.* Close in `close` what the"):
+        contract.test_a_closed_sink_leaves_nothing_open()
 
 
 @pytest.mark.parametrize(

@@ -285,8 +285,9 @@ class OpenShardContract(Contract[PublisherCase]):
 def check_put(given: Sequence[bytes], put: Sequence[bytes], when: str = "") -> None:
     """Check that the publisher has given what was put. Raises: AssertionError that names the first wrong record."""
     for place, (payload, whole) in enumerate(zip(given, put, strict=False)):
-        assert payload == whole or payload not in whole, (
-            f"{when}record {place} (from 0) is {payload!r:.100}, a part of {whole!r:.100}, which was put: give a record only when it is "
-            "whole, and read a record that is not whole from its beginning next time"
-        )
+        if payload != whole and payload in whole:
+            raise AssertionError(
+                f"{when}record {place} (from 0) is {payload!r:.100}, a part of {whole!r:.100}, which was put: give a record only when it "
+                "is whole, and read a record that is not whole from its beginning next time"
+            )
     check_payloads(given, put, f"{when}of the open shard, ")

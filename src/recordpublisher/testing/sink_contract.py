@@ -39,7 +39,7 @@ from ..fetcher.sink import (
     entry_store_of,
 )
 from ..publishers.shards import Shard
-from .contract import Contract, on_case
+from .contract import Contract, check_that_close_releases, on_case
 
 ARRIVAL = 1_700_000_000.5
 
@@ -79,7 +79,7 @@ class SinkCase:
         """Return a batch of records with these numbers as payloads and sequence numbers. All have one partition key, and values."""
         return self._with_values(batch_of(shard_id, *numbers))
 
-    def aggregate(self, shard_id: str, sequence_number: int, *numbers: int) -> RecordBatch:
+    def _aggregate(self, shard_id: str, sequence_number: int, *numbers: int) -> RecordBatch:
         """Return a batch of the sub-records of one record. They have these numbers as payloads, and sub-sequence numbers from 0."""
         records = [
             UserRecord(b"%d" % number, str(sequence_number), ARRIVAL, "key", None, sub)
@@ -121,8 +121,8 @@ class SinkContract(Contract[SinkCase]):
         The other one is a sub-record of the same record, as in aggregates of the KPL, or comes from another shard.
         """
         sink = await _opened(case)
-        await sink.write(case.aggregate("a", 7, 1, 2))
-        await sink.write(case.aggregate("b", 7, 3))
+        await sink.write(case._aggregate("a", 7, 1, 2))
+        await sink.write(case._aggregate("b", 7, 3))
         await sink.flush(checkpoint_at(7))
         written = sorted(await case.written())
         assert written == [b"1", b"2", b"3"], KEY_LACKS_A_PART.format(written=written)
@@ -199,6 +199,18 @@ class SinkContract(Contract[SinkCase]):
         sink = case.start()
         await sink.open(SinkContext())
         await sink.close()
+
+    @on_case
+    async def test_a_closed_sink_leaves_nothing_open(self, case: SinkCase) -> None:
+        """Check that `close` closes the sockets, sessions and files that the sink has opened. A program may run many jobs in a row."""
+
+        async def use() -> None:
+            sink = await _opened(case)
+            await sink.write(case.batch("a", 1))
+            await sink.flush(checkpoint_at(1))
+            await sink.close()
+
+        await check_that_close_releases(use)
 
     @on_case
     async def test_a_restart_loses_nothing(self, case: SinkCase) -> None:
