@@ -91,4 +91,5 @@ class TestBesideALiveStream(ArchivedContract):
                 await factory.close()
 
     def is_of_source(self, task):
-        return task.get_coro().__qualname__ == "RequestHandler.start"  # the endpoint's, one for each connection
+        name = task.get_coro().__qualname__  # the endpoint's: one for each connection, open or being opened
+        return name in ("RequestHandler.start", "BaseSelectorEventLoop._accept_connection2")
