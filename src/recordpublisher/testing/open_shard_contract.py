@@ -16,19 +16,19 @@ from recordpublisher.publishers.base import (
     shards_listed_by,
 )
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.user_code import end_or_leave, waiting_line
+from recordpublisher.publishers.user_code import waiting_line
 
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
-from .contract import GRACE_SECONDS, Contract, Test, on_case
+from .contract import Contract, Test, on_case
 from .publisher_runs import (
-    CANCEL_SECONDS,
     PublisherCase,
     RecordingConsumer,
     WatchedConsumer,
+    abandon,
+    cancel_run,
     check_payloads,
     run_until_end,
-    watch,
 )
 
 PUT_RECORDS = 6
@@ -81,16 +81,11 @@ class _Reading:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            self._watched.is_closed = True
-            self._running.cancel()
-            await end_or_leave([self._running], GRACE_SECONDS)
+            await abandon(self._running, self._watched)
             return
         if self._running.done():
             self._check_runs()
-        self._watched.is_cancelled = self._running.cancel()
-        await watch(self._running, self._watched, CANCEL_SECONDS)
-        if not self._running.cancelled():
-            self._running.result()
+        await cancel_run(self._running, self._watched)
 
     async def idle(self, seconds: float) -> None:
         """Wait. Raises: AssertionError if the run ends, or breaks a rule; the errors of the run."""

@@ -29,11 +29,11 @@ from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.safe_text import repr_of
-from recordpublisher.publishers.user_code import describe_error, end_or_leave
+from recordpublisher.publishers.user_code import describe_error
 
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
-from .contract import GRACE_SECONDS, check_answers_for_doctor, check_arrival_times, on_case
+from .contract import check_answers_for_doctor, check_arrival_times, on_case
 from .open_shard_contract import OpenShardContract
 from .publisher_runs import (
     SWALLOWED,
@@ -44,6 +44,7 @@ from .publisher_runs import (
     RefusingConsumer,
     SlowConsumer,
     WatchedConsumer,
+    abandon,
     cancel_after,
     check_payloads,
     run_to_end,
@@ -387,9 +388,7 @@ async def _ends_within(seconds: float, publisher: RecordPublisher, consumer: Bat
         await asyncio.wait([running], timeout=seconds)
         has_ended = running.done()
     finally:
-        watched.is_closed = True
-        running.cancel()
-        await end_or_leave([running], GRACE_SECONDS)
+        await abandon(running, watched)
     if has_ended:
         running.result()
     return has_ended

@@ -86,11 +86,27 @@ async def watch(running: asyncio.Task[Any], watched: WatchedConsumer, seconds: f
                 f"`run` has not ended {seconds:g} s after it was cancelled: it waits at {waiting_line(running)}"
             )
     finally:
-        watched.is_closed = True
-        running.cancel()
-        await end_or_leave([running], GRACE_SECONDS)
+        await abandon(running, watched)
     if watched.fault.done():
         raise AssertionError(watched.fault.result())
+
+
+async def abandon(running: asyncio.Task[Any], watched: WatchedConsumer) -> None:
+    """Cancel a run whose test is over. Its errors are ignored."""
+    watched.is_closed = True
+    running.cancel()
+    await end_or_leave([running], GRACE_SECONDS)
+
+
+async def cancel_run(running: asyncio.Task[Any], watched: WatchedConsumer) -> None:
+    """Cancel a run, and wait for its end.
+
+    Raises: AssertionError if the run does not end in time, or breaks a rule; the errors of the run.
+    """
+    watched.is_cancelled = running.cancel()
+    await watch(running, watched, CANCEL_SECONDS)
+    if not running.cancelled():
+        running.result()
 
 
 async def run_until_complete(publisher: RecordPublisher, consumer: WatchedConsumer) -> None:
@@ -245,10 +261,7 @@ async def cancel_after(steps: int, publisher: RecordPublisher, consumer: BatchCo
     running = asyncio.ensure_future(publisher.run_observed(watched))
     for _ in range(steps):
         await asyncio.sleep(0)
-    watched.is_cancelled = running.cancel()
-    await watch(running, watched, CANCEL_SECONDS)
-    if not running.cancelled():
-        running.result()
+    await cancel_run(running, watched)
 
 
 class RecordingConsumer:
