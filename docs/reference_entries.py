@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol, is_typeddict
 
 from recordpublisher.publishers.base import RecordSource
+from recordpublisher.testing.open_shard_contract import OpenShardContract
 
 SETTINGS_WORDS = (
     "[Properties](../properties.md) says how keywords are made. Times and sizes are numbers, or texts with a unit."
@@ -110,7 +111,7 @@ def _own_bases(owner: type) -> list[type]:
 
 def _of_unlisted_bases(owner: type) -> dict[str, Any]:
     """The members of base classes that a plugin author meets only here."""
-    bases = [base for base in _own_bases(owner) if base is RecordSource]
+    bases = [base for base in _own_bases(owner) if base in (RecordSource, OpenShardContract)]
     return {name: member for base in bases for name, member in vars(base).items()}
 
 

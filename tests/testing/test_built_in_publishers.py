@@ -22,7 +22,7 @@ PATIENT = {"aws.request.timeout": 3_600_000, "flink.shard.subscribetoshard.timeo
 
 
 class AgainstTheEndpoint(PublisherContract):
-    """One shard of a stream, split after the last record."""
+    """One shard of a stream, split after the last record. The first of its children is open."""
 
     deadline = 2_500.0  # 50 real seconds
 
@@ -39,10 +39,14 @@ class AgainstTheEndpoint(PublisherContract):
             async with self.reached(endpoint) as url:
                 properties = Properties({**endpoint.properties(), **PATIENT, "aws.endpoint": url})
                 async with KinesisClient(properties) as client:
-                    shard = (await client.list_shards("orders"))[0]
+                    shard, child, _ = await client.list_shards("orders")
+
+                def put(payload: bytes) -> None:
+                    stream.put(payload, "key", hash_key=0)
+
                 factory = self.factory(properties)
                 try:
-                    yield PublisherCase(factory, shard, PAYLOADS)
+                    yield PublisherCase(factory, shard, PAYLOADS, open_shard=child, put=put)
                 finally:
                     await factory.close()
 
@@ -78,3 +82,6 @@ class TestFanOutOverHttp2(TestFanOut):
 
     def factory(self, properties):
         return super().factory(properties.merged({"aws.http.protocol.version": "HTTP2"}))
+
+    def is_of_source(self, task):
+        return super().is_of_source(task) or task.get_coro().__qualname__.startswith(("worker_serve", "H2Protocol"))

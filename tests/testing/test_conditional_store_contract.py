@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import socket
 from contextlib import asynccontextmanager
 
 import pytest
@@ -167,6 +168,12 @@ class ClosesOnce(DictStore):
         self.is_open = False
 
 
+class LeavesItsSocket(DictStore):
+    async def get(self, name):
+        self.socket = socket.socket()
+        return await super().get(name)
+
+
 @pytest.mark.parametrize(
     ("broken", "test"),
     [
@@ -180,6 +187,7 @@ class ClosesOnce(DictStore):
         (EndsEarly, "test_a_long_listing_is_complete"),
         (StaysClosed, "test_a_closed_store_opens_again"),
         (ClosesOnce, "test_a_closed_store_opens_again"),
+        (LeavesItsSocket, "test_a_closed_store_leaves_nothing_open"),
     ],
 )
 def test_a_broken_store_is_found(broken, test):

@@ -1,8 +1,10 @@
 """A simple sink passes the contract, and each kind of broken sink fails one of its tests."""
 
+import socket
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+import aiohttp
 import pytest
 
 import recordpublisher as rp
@@ -193,6 +195,85 @@ class SortsItsBatch(ListSink):
     async def write(self, batch):
         batch.data.reverse()
         self.waiting += reversed(batch.data)
+
+
+class KeepsTheFirstOfAKey(ListSink):
+    """Ignores records whose key it has, as `INSERT ... ON CONFLICT DO NOTHING` does."""
+
+    @staticmethod
+    def key_of(record):
+        return (record.stream, record.shard_id, record.sequence_number, record.sub_sequence_number)
+
+    def __init__(self, target):
+        super().__init__(target)
+        self.keys = {}
+
+    async def write(self, batch):
+        for record in batch:
+            if self.keys.setdefault(self.key_of(record), record.data) is record.data:
+                self.waiting.append(record.data)
+
+
+class TestASinkThatIgnoresWhatItHas(ListContract):
+    sink = KeepsTheFirstOfAKey
+
+
+class KeepsTheLastOfAKey(KeepsTheFirstOfAKey):
+    """Replaces the row of a key."""
+
+    async def write(self, batch):
+        for record in batch:
+            if (before := self.keys.get(self.key_of(record))) in self.waiting:
+                self.waiting.remove(before)
+            self.keys[self.key_of(record)] = record.data
+            self.waiting.append(record.data)
+
+
+@pytest.mark.parametrize("kind", [KeepsTheFirstOfAKey, KeepsTheLastOfAKey])
+@pytest.mark.parametrize("parts", [(0, 1, 2), (0, 2, 3), (2,)], ids=["no sub-record", "no shard", "number alone"])
+def test_a_sink_whose_key_lacks_a_part_is_found(kind, parts):
+    class Broken(kind):
+        @staticmethod
+        def key_of(record):
+            whole = KeepsTheFirstOfAKey.key_of(record)
+            return tuple(whole[part] for part in parts)
+
+    contract = ListContract()
+    contract.sink = Broken
+
+    key = "`stream`, `shard_id`, `sequence_number` and `sub_sequence_number`"
+    with pytest.raises(AssertionError, match=f"is in the target, expected .* whole key of its record: {key}"):
+        contract.test_records_are_told_apart_by_their_whole_key()
+
+
+class LeavesItsSession(ListSink):
+    async def open(self, context):
+        self.session = aiohttp.ClientSession()
+        return await super().open(context)
+
+
+class LeavesItsSocket(ListSink):
+    async def write(self, batch):
+        self.socket = socket.socket()
+        await super().write(batch)
+
+
+class ClosesItsSession(LeavesItsSession):
+    async def close(self):
+        await self.session.close()
+
+
+@pytest.mark.parametrize(
+    ("broken", "left"), [(LeavesItsSession, "Unclosed client session"), (LeavesItsSocket, "unclosed <socket.socket")]
+)
+def test_a_sink_that_leaves_something_open_is_found(broken, left):
+    contract = ListContract()
+    contract.sink = ClosesItsSession
+    contract.test_a_closed_sink_leaves_nothing_open()
+    contract.sink = broken
+
+    with pytest.raises(AssertionError, match=f"after `close`, Python warned: {left}.* Close in `close` what the"):
+        contract.test_a_closed_sink_leaves_nothing_open()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from .archives import archive_of
 from .conditional_store_contract import ConditionalStoreCase, ConditionalStoreContract
 from .contract import Contract
 from .deserializer_contract import DeserializerCase, DeserializerContract
-from .publisher_contract import PublisherCase, PublisherContract
+from .publisher_contract import PublisherContract
+from .publisher_runs import PublisherCase
 from .queue_source_contract import QueueSourceCase, QueueSourceContract
 from .records import batch_of, record
 from .sink_contract import CommittingSinkContract, SinkCase, SinkContract

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ..fetcher.conditional_store import ConditionalStore, ConflictError, VersionedValue
 from ..publishers.safe_text import repr_of
-from .contract import Contract, on_case
+from .contract import Contract, check_that_close_releases, on_case
 
 RACES = 3
 
@@ -184,6 +184,18 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
         await store.delete(*await store.list_names("many/"))
         _check_read("list", list(await store.list("many/")), [])
         await store.close()
+
+    @on_case
+    async def test_a_closed_store_leaves_nothing_open(self, case: ConditionalStoreCase) -> None:
+        """Check that `close` closes the sockets, sessions and files that the store has opened. A program may run many jobs in a row."""
+
+        async def use() -> None:
+            store = case.open()
+            await store.put_if_absent("a/1", b"1")
+            await store.get("a/1")
+            await store.close()
+
+        await check_that_close_releases(use)
 
     @on_case
     async def test_a_closed_store_opens_again(self, case: ConditionalStoreCase) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import threading
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import update_wrapper
 from types import FrameType, TracebackType
@@ -64,6 +66,33 @@ async def check_answers_for_doctor(source: RecordSource, stream: str) -> None:
         assert found is None or isinstance(found, str), (
             f"the check '{each}' of {name} returned {found!r}: return a sentence, or None"
         )
+
+
+CLOSE_SECONDS = 0.1
+"""How long a test waits after a `close`, because transports close in later steps of the event loop (seconds)."""
+
+
+async def check_that_close_releases(use: Callable[[], Awaitable[None]]) -> None:
+    """Check that a plugin that was used and closed leaves no socket, transport, session or file open.
+
+    Python and libraries warn of such an object (ResourceWarning) when it is deleted. So this finds nothing that is still referred to.
+
+    `use`: opens a plugin, uses and closes it, and keeps no reference to it.
+
+    Raises: AssertionError if there was such a warning; the errors of `use`.
+    """
+    # Objects of earlier tests are deleted now, because they must not count.
+    gc.collect()
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", ResourceWarning)
+        await use()
+        await asyncio.sleep(CLOSE_SECONDS)
+        gc.collect()
+    left = [str(each.message) for each in found if issubclass(each.category, ResourceWarning)]
+    assert not left, (
+        f"after `close`, Python warned: {'; '.join(left)}. Close in `close` what the plugin has opened, such as an HTTP session, and await "
+        "that"
+    )
 
 
 Test = Callable[[Any, Case], Coroutine[Any, Any, None]]

@@ -9,44 +9,50 @@ class TestLines(PublisherContract):
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 import types
 from collections.abc import Coroutine, Generator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from math import ceil, floor
 from typing import Any
 
-from recordpublisher.consumer.event_time import check_arrivals
-from recordpublisher.consumer.shard_consumer import check_types
 from recordpublisher.publishers.base import (
     BatchConsumer,
     RecordPublisher,
-    RecordPublisherFactory,
-    RunResult,
     make_publisher,
     oldest_record_of,
     oldest_retained_of,
     shards_listed_by,
     with_unlisted,
 )
-from recordpublisher.publishers.errors import PluginError, RecordPublisherError
-from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
+from recordpublisher.publishers.errors import RecordPublisherError
+from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.safe_text import repr_of
-from recordpublisher.publishers.user_code import describe_error, end_or_leave, waiting_line
+from recordpublisher.publishers.user_code import describe_error
 
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard
-from .contract import GRACE_SECONDS, Contract, check_answers_for_doctor, check_arrival_times, on_case
+from .contract import check_answers_for_doctor, check_arrival_times, on_case
+from .open_shard_contract import OpenShardContract
+from .publisher_runs import (
+    SWALLOWED,
+    BrokenConsumer,
+    HalfConsumer,
+    PublisherCase,
+    RecordingConsumer,
+    RefusingConsumer,
+    SlowConsumer,
+    WatchedConsumer,
+    abandon,
+    cancel_after,
+    check_payloads,
+    run_to_end,
+    run_until_complete,
+)
 
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
 """After how many steps of the event loop the runs are cancelled. So they are interrupted at different places."""
-MAX_EMPTY_RUNS = 100
-"""A publisher fails its test after this many empty results in a row: runs that end INCOMPLETE without a batch, or batches without a record
-within a second.
-"""
 MAX_STEP_SECONDS = 0.1
 """How long a run may block the event loop at once (seconds). On a busy machine one run may block it for longer, but not each of
 `TIMED_RUNS` runs.
@@ -54,40 +60,16 @@ MAX_STEP_SECONDS = 0.1
 TIMED_RUNS = 3
 OPEN_SECONDS, READ_SHARDS = 1.0, 3
 """How long a shard that is listed as open is read (seconds), and how many such shards are read."""
-CANCEL_SECONDS = 5.0
-"""How long a run may take to end after it was cancelled (seconds)."""
-SWALLOWED = "`run` swallowed an error of the consumer: let errors of the consumer pass"
-SWALLOWED_CANCELLATION = "`run` swallowed its cancellation and called the consumer again: let CancelledError pass"
 
 
-@dataclass(frozen=True, slots=True)
-class PublisherCase:
-    """A shard that has ended, with its payloads in order. They must need more than one batch."""
-
-    factory: RecordPublisherFactory
-    shard: Shard
-    payloads: Sequence[bytes]
-
-    async def publisher(
-        self, start: StartingPosition | None = None, metrics: ShardMetrics | None = None
-    ) -> RecordPublisher:
-        """Return a publisher of the shard, from its beginning or from `start`."""
-        start, metrics = start or StartingPosition.trim_horizon(), metrics or ShardMetrics()
-        return await make_publisher(self.factory, self.shard, start, metrics)
-
-
-class PublisherContract(Contract[PublisherCase]):
+class PublisherContract(OpenShardContract):
     """The tests of a publisher. Implement `open_case`, which also closes the factory.
+
+    If the case has an `open_shard` and a `put`, the tests also check that a run waits for records, resumes without a gap, says when it has
+    read everything, and gives no half-written record.
 
     Override `execute` to run them on virtual time (`run_virtual`).
     """
-
-    def is_of_source(self, task: asyncio.Task[Any]) -> bool:
-        """Return whether a task belongs to the source, such as a server that `open_case` has started. Default: False.
-
-        Such a task may still run after a test.
-        """
-        return False
 
     @on_case
     async def test_the_case_needs_several_batches(self, case: PublisherCase) -> None:
@@ -108,7 +90,7 @@ class PublisherContract(Contract[PublisherCase]):
         """Check that every record of the shard is delivered once, in order, and that each batch has the position of its last record."""
         consumer = RecordingConsumer()
         await _run_case_to_end(case, consumer)
-        _check_payloads(consumer.payloads, case.payloads)
+        check_payloads(consumer.payloads, case.payloads)
         others = [batch.shard.key for batch in consumer.batches if batch.shard.key != case.shard.key]
         assert not others, (
             f"a publisher of {case.shard.key} gave a batch of {others[0]}: give the batch the shard that `create` got"
@@ -178,8 +160,8 @@ class PublisherContract(Contract[PublisherCase]):
         await _run_case_to_end(case, whole)
         for count, position in enumerate(whole.positions(), 1):
             rest = RecordingConsumer()
-            await _run_to_end(await case.publisher(StartingPosition.after(position)), rest)
-            _check_payloads(rest.payloads, case.payloads[count:], f"from a start after {position}, ")
+            await run_to_end(await case.publisher(StartingPosition.after(position)), rest)
+            check_payloads(rest.payloads, case.payloads[count:], f"from a start after {position}, ")
 
     @on_case
     async def test_a_new_publisher_starts_at_any_record(self, case: PublisherCase) -> None:
@@ -189,7 +171,7 @@ class PublisherContract(Contract[PublisherCase]):
         numbers = [record.sequence_number for batch in whole.batches for record in batch.records]
         for number in dict.fromkeys(numbers):  # The sub-records of an aggregate have one number.
             rest = await _read_from(case, StartingPosition(PositionType.AT_SEQUENCE_NUMBER, number))
-            _check_payloads(rest, case.payloads[numbers.index(number) :], f"from a start AT_SEQUENCE_NUMBER {number}, ")
+            check_payloads(rest, case.payloads[numbers.index(number) :], f"from a start AT_SEQUENCE_NUMBER {number}, ")
 
     @on_case
     async def test_a_start_by_time_leaves_out_what_arrived_before(self, case: PublisherCase) -> None:
@@ -204,7 +186,7 @@ class PublisherContract(Contract[PublisherCase]):
         for time_ms in sorted({*map(floor, arrivals), ceil(max(arrivals)) + 1}):
             first = next((place for place, arrival in enumerate(arrivals) if arrival >= time_ms), len(arrivals))
             rest = await _read_from(case, StartingPosition.at_timestamp(time_ms))
-            _check_payloads(rest, case.payloads[first:], f"from a start AT_TIMESTAMP {time_ms}, ")
+            check_payloads(rest, case.payloads[first:], f"from a start AT_TIMESTAMP {time_ms}, ")
 
     @on_case
     async def test_a_start_at_the_tip_leaves_out_what_is_there(self, case: PublisherCase) -> None:
@@ -220,7 +202,7 @@ class PublisherContract(Contract[PublisherCase]):
     async def test_reads_are_counted(self, case: PublisherCase) -> None:
         """Check that the publisher counts its reads. Metrics, progress and limits of bytes need these counts."""
         consumer, metrics = RecordingConsumer(), ShardMetrics()
-        await _run_to_end(await case.publisher(metrics=metrics), consumer)
+        await run_to_end(await case.publisher(metrics=metrics), consumer)
         counted = metrics.number_of_deaggregated_records
         assert metrics.reads, "no read was counted: call `metrics.count_read(batch)` for each batch"
         assert counted == len(case.payloads), (
@@ -240,7 +222,7 @@ class PublisherContract(Contract[PublisherCase]):
         longest = []
         for _ in range(TIMED_RUNS):
             steps = _Steps()
-            await steps.of(_run_until_complete(await case.publisher(), _WatchedConsumer(RecordingConsumer())))
+            await steps.of(run_until_complete(await case.publisher(), WatchedConsumer(RecordingConsumer())))
             longest.append(steps.longest)
         assert min(longest) < MAX_STEP_SECONDS, (
             f"a run blocked the event loop for {min(longest):.1f} s: call what blocks with asyncio.to_thread"
@@ -260,20 +242,20 @@ class PublisherContract(Contract[PublisherCase]):
         publisher, consumer = await case.publisher(), SlowConsumer()
         before = asyncio.all_tasks()
         for steps in CANCEL_AFTER_STEPS:
-            await _cancel_after(steps, publisher, consumer)
+            await cancel_after(steps, publisher, consumer)
             left = {task for task in asyncio.all_tasks() - before if not self.is_of_source(task)}
             assert not left, (
                 f"a run that was cancelled left the tasks {left}: cancel and await them in a `finally` of `run`"
             )
-        await _run_to_end(publisher, consumer)
-        _check_payloads(consumer.payloads, case.payloads, "after runs that were cancelled, ")
+        await run_to_end(publisher, consumer)
+        check_payloads(consumer.payloads, case.payloads, "after runs that were cancelled, ")
 
     @on_case
     async def test_an_error_of_the_consumer_is_raised(self, case: PublisherCase) -> None:
         """Check that the publisher raises an error of its consumer. The job decides what to do about the error."""
         publisher = await case.publisher()
         try:
-            await _run_to_end(publisher, BrokenConsumer())
+            await run_to_end(publisher, BrokenConsumer())
         except BrokenConsumer.Error:
             return
         raise AssertionError(SWALLOWED)
@@ -285,7 +267,7 @@ class PublisherContract(Contract[PublisherCase]):
 
         publisher, consumer, seen = await case.publisher(), RecordingConsumer(), list[RecordBatch | str]()
         publisher.subscribe(Observer(seen.append, on_completed=lambda: seen.append("end")))
-        await _run_to_end(publisher, consumer)
+        await run_to_end(publisher, consumer)
         expected = [*consumer.batches, "end"]
         assert seen == expected, (
             f"observers saw {len(seen)} of {len(expected)} events: `run` gives each batch to its consumer, and ends in COMPLETE"
@@ -379,12 +361,12 @@ class PublisherContract(Contract[PublisherCase]):
         publisher, consumer = await case.publisher(), RecordingConsumer()
         publisher.set_seen(None)
         publisher.set_seen(int(time.time() * 1000))
-        await _run_to_end(publisher, consumer)
-        _check_payloads(consumer.payloads, case.payloads)
+        await run_to_end(publisher, consumer)
+        check_payloads(consumer.payloads, case.payloads)
 
 
 async def _run_case_to_end(case: PublisherCase, consumer: BatchConsumer) -> None:
-    await _run_to_end(await case.publisher(), consumer)
+    await run_to_end(await case.publisher(), consumer)
 
 
 def _open_shards(listed: Sequence[Shard]) -> list[Shard]:
@@ -395,15 +377,13 @@ def _open_shards(listed: Sequence[Shard]) -> list[Shard]:
 
 async def _ends_within(seconds: float, publisher: RecordPublisher, consumer: BatchConsumer) -> bool:
     """Run a publisher for at most `seconds`. Return whether its run ended in COMPLETE."""
-    watched = _WatchedConsumer(consumer)
-    running = asyncio.create_task(_run_until_complete(publisher, watched))
+    watched = WatchedConsumer(consumer)
+    running = asyncio.create_task(run_until_complete(publisher, watched))
     try:
         await asyncio.wait([running], timeout=seconds)
         has_ended = running.done()
     finally:
-        watched.is_closed = True
-        running.cancel()
-        await end_or_leave([running], GRACE_SECONDS)
+        await abandon(running, watched)
     if has_ended:
         running.result()
     return has_ended
@@ -411,179 +391,13 @@ async def _ends_within(seconds: float, publisher: RecordPublisher, consumer: Bat
 
 async def _read_from(case: PublisherCase, start: StartingPosition) -> list[bytes]:
     consumer = RecordingConsumer()
-    await _run_to_end(await case.publisher(start), consumer)
+    await run_to_end(await case.publisher(start), consumer)
     return consumer.payloads
-
-
-async def _run_to_end(publisher: RecordPublisher, consumer: BatchConsumer) -> None:
-    """Run a publisher to the end of its shard, in a task of its own.
-
-    Raises: AssertionError as soon as the publisher calls its consumer in a wrong way. It cannot hide that by catching errors.
-    """
-    watched = _WatchedConsumer(consumer)
-    running = asyncio.create_task(_run_until_complete(publisher, watched))
-    await _watch(running, watched)
-    running.result()
-
-
-async def _watch(running: asyncio.Task[Any], watched: _WatchedConsumer, seconds: float | None = None) -> None:
-    """Wait until a run has ended. Raises: AssertionError if the publisher breaks a rule, or if the run takes longer than `seconds`."""
-    try:
-        await asyncio.wait([running, watched.fault], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if not watched.fault.done() and not running.done():
-            watched.report(
-                f"`run` has not ended {seconds:g} s after it was cancelled: it waits at {waiting_line(running)}"
-            )
-    finally:
-        watched.is_closed = True
-        running.cancel()
-        await end_or_leave([running], GRACE_SECONDS)
-    if watched.fault.done():
-        raise AssertionError(watched.fault.result())
-
-
-async def _run_until_complete(publisher: RecordPublisher, consumer: _WatchedConsumer) -> None:
-    result, empty_runs = RunResult.INCOMPLETE, 0
-    while result is RunResult.INCOMPLETE:
-        calls = consumer.calls
-        result = await publisher.run_observed(consumer)
-        consumer.check_last_call()
-        assert isinstance(result, RunResult), f"`run` returned {repr_of(result)}, and not a RunResult"
-        empty_runs = 0 if consumer.calls > calls else empty_runs + 1
-        assert empty_runs < MAX_EMPTY_RUNS, (
-            f"`run` returned INCOMPLETE {MAX_EMPTY_RUNS} times in a row without a batch: wait in `run` for records"
-        )
-        await asyncio.sleep(0)
-    assert result is RunResult.COMPLETE, f"`run` returned {result.name} at the end of the shard: return COMPLETE there"
-
-
-class _WatchedConsumer:
-    """Passes batches on to a consumer, and checks how the publisher calls it.
-
-    - `fault`: the first rule that the publisher broke, in words. It is kept here, because a publisher may catch every error.
-    - `is_cancelled`: whether the run was cancelled. Then no further call may come.
-    - `is_closed`: whether the test is over. Further calls then raise CancelledError after a pause.
-    """
-
-    def __init__(self, consumer: BatchConsumer) -> None:
-        self._consumer = consumer
-        self._loop = asyncio.get_running_loop()
-        self.fault: asyncio.Future[str] = self._loop.create_future()
-        self.calls = 0
-        self.is_cancelled = self.is_closed = False
-        self._waiting: Coroutine[Any, Any, SequenceNumber | None] | None = None
-        self._has_failed = False
-        self._empty, self._empty_since = 0, self._loop.time()
-
-    def __call__(self, batch: RecordBatch) -> Coroutine[Any, Any, SequenceNumber | None]:
-        self.calls += 1
-        if self.is_cancelled or self.is_closed:
-            self._waiting = self._refuse(asyncio.CancelledError(), SWALLOWED_CANCELLATION)
-        elif self._has_failed:
-            self._waiting = self._refuse(AssertionError(SWALLOWED), SWALLOWED)
-        else:
-            self.check_last_call()
-            self._waiting = self._take(batch)
-        return self._waiting
-
-    async def _refuse(self, error: BaseException, fault: str) -> SequenceNumber | None:
-        """Keep the description of a broken rule (`fault`), and raise the error after a pause.
-
-        The pause lets the test end even if the publisher catches the error again and again.
-        """
-        if not self.is_closed:
-            self.report(fault)
-        await asyncio.sleep(GRACE_SECONDS)
-        raise error
-
-    def report(self, fault: str) -> str:
-        """Keep the description of a broken rule (`fault`) if it is the first one. Return it. May be called in any thread."""
-
-        def keep() -> None:
-            if not self.fault.done():
-                self.fault.set_result(fault)
-
-        self._loop.call_soon_threadsafe(keep)
-        return fault
-
-    def check_last_call(self) -> None:
-        """Check that the publisher has awaited the last call of the consumer, and has not caught its error.
-
-        Raises: AssertionError if it has not.
-        """
-        if self._has_failed:
-            raise AssertionError(self.report(SWALLOWED))
-        state = inspect.CORO_CLOSED if self._waiting is None else inspect.getcoroutinestate(self._waiting)
-        if state == inspect.CORO_CREATED and self._waiting is not None:
-            self._waiting.close()  # Closed, because Python would also warn of a coroutine that never ran.
-            raise AssertionError(self.report("`run` does not await the consumer: write `await consumer(batch)`"))
-        if state != inspect.CORO_CLOSED:
-            raise AssertionError(
-                self.report(
-                    "`run` continued before the consumer had returned: await each call before the next one, and before it returns"
-                )
-            )
-
-    async def _take(self, batch: RecordBatch) -> SequenceNumber | None:
-        if asyncio.get_running_loop() is not self._loop:
-            raise AssertionError(
-                self.report(
-                    "the consumer was called in another event loop or thread: write `await consumer(batch)` in `run`"
-                )
-            )
-        assert isinstance(batch, RecordBatch), self.report(
-            f"the publisher gave {repr_of(batch)}: the consumer must be called with a RecordBatch"
-        )
-        try:
-            # The keys are checked by `test_batches_come_in_shard_order...`.
-            check_types("the publisher", batch, keyless=True)
-            if len(batch):
-                check_arrivals("the publisher", batch)
-        except PluginError as error:
-            raise AssertionError(self.report(str(error))) from error
-        try:
-            self._check_empty(batch)
-            await asyncio.sleep(0)
-            return await self._consumer(batch)
-        except Exception:
-            self._has_failed = True
-            raise
-
-    def _check_empty(self, batch: RecordBatch) -> None:
-        if len(batch) or not self._empty:
-            self._empty, self._empty_since = 0, self._loop.time()
-        self._empty += not len(batch)
-        assert self._empty < MAX_EMPTY_RUNS or self._loop.time() - self._empty_since > 1.0, (
-            f"`run` gave {MAX_EMPTY_RUNS} batches in a row without a record, within a second: wait in `run` for records"
-        )
 
 
 async def _check_everything_is_delivered(case: PublisherCase, consumer: RecordingConsumer) -> None:
     await _run_case_to_end(case, consumer)
-    _check_payloads(consumer.payloads, case.payloads)
-
-
-def _check_payloads(given: Sequence[bytes], expected: Sequence[bytes], when: str = "") -> None:
-    """Check that each record came once, and in order. Raises: AssertionError that names the first wrong record."""
-    same = next((place for place, pair in enumerate(zip(given, expected, strict=False)) if pair[0] != pair[1]), None)
-    if same is not None:
-        raise AssertionError(
-            f"{when}record {same} (from 0) is {given[same]!r:.100}, expected {expected[same]!r:.100}: each record comes once, in order"
-        )
-    assert len(given) == len(expected), (
-        f"{when}the publisher gave {len(given)} records, expected {len(expected)}: each record comes once"
-    )
-
-
-async def _cancel_after(steps: int, publisher: RecordPublisher, consumer: BatchConsumer) -> None:
-    watched = _WatchedConsumer(consumer)
-    running = asyncio.ensure_future(publisher.run_observed(watched))
-    for _ in range(steps):
-        await asyncio.sleep(0)
-    watched.is_cancelled = running.cancel()
-    await _watch(running, watched, CANCEL_SECONDS)
-    if not running.cancelled():
-        running.result()
+    check_payloads(consumer.payloads, case.payloads)
 
 
 class _Steps:
@@ -608,86 +422,3 @@ class _Steps:
                 yield waits_for
             except BaseException as thrown:  # A CancelledError is meant for the coroutine, so it is passed on.
                 error = thrown
-
-
-class RecordingConsumer:
-    """A consumer that accepts every batch completely. It keeps the batches and the payloads."""
-
-    def __init__(self) -> None:
-        self.batches: list[RecordBatch] = []
-        self.payloads: list[bytes] = []
-        self._taken: set[SequenceNumber] = set()
-
-    async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Accept the complete batch."""
-        return self.take(batch, len(batch))
-
-    def take(self, batch: RecordBatch, count: int) -> SequenceNumber | None:
-        """Accept the first `count` records. Return the position after them.
-
-        Raises: AssertionError if the batch has no position there, or if the records up to this position came before.
-        """
-        self.batches.append(batch)
-        self.payloads += batch.data[:count]
-        position = batch.position_after(count)
-        if count:
-            assert position is not None, (
-                "a batch with records has no read_position: it is the position of its last record"
-            )
-            assert position not in self._taken, (
-                f"the records up to {position} came twice: resume after the returned position"
-            )
-            self._taken.add(position)
-        return position
-
-    def positions(self) -> list[SequenceNumber]:
-        """Return the position after each accepted record."""
-        places = [batch.position_after(count) for batch in self.batches for count in range(1, len(batch) + 1)]
-        return [place for place in places if place is not None]
-
-
-class HalfConsumer(RecordingConsumer):
-    """A consumer that accepts only the first half of each batch."""
-
-    async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Accept the first half of the batch."""
-        return self.take(batch, (len(batch) + 1) // 2)
-
-
-class RefusingConsumer(RecordingConsumer):
-    """A consumer that accepts no record of the first batch with records: it returns None. It accepts all other batches."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._has_refused = False
-
-    async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Return None for the first batch with records, and accept the other batches."""
-        if len(batch) and not self._has_refused:
-            self._has_refused = True
-            return None
-        return self.take(batch, len(batch))
-
-
-class SlowConsumer(RecordingConsumer):
-    """A consumer that needs `seconds` for each batch."""
-
-    def __init__(self, seconds: float = 0.01) -> None:
-        super().__init__()
-        self._seconds = seconds
-
-    async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Accept the batch after a wait."""
-        await asyncio.sleep(self._seconds)
-        return self.take(batch, len(batch))
-
-
-class BrokenConsumer:
-    """A consumer that raises an error for every batch."""
-
-    class Error(Exception):
-        """The error of a BrokenConsumer."""
-
-    async def __call__(self, batch: RecordBatch) -> SequenceNumber | None:
-        """Raise `BrokenConsumer.Error`."""
-        raise self.Error

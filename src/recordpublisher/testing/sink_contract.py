@@ -39,7 +39,7 @@ from ..fetcher.sink import (
     entry_store_of,
 )
 from ..publishers.shards import Shard
-from .contract import Contract, on_case
+from .contract import Contract, check_that_close_releases, on_case
 
 ARRIVAL = 1_700_000_000.5
 
@@ -51,6 +51,11 @@ WRITER = "contract/0"
 NOT_VISIBLE = (
     "{written} is in the target after a `flush` of 5 records. The default `flush` gives `publish` items that no `commit` has written, as "
     "a job does with dead letters and a queue: `publish` must write their rows too, or `flush` must be overridden"
+)
+KEY_LACKS_A_PART = (
+    "{written} is in the target, expected [b'1', b'2', b'3']: b'1' and b'2' are the sub-records 0 and 1 of record 7 of the shard 'a', and "
+    "b'3' is the sub-record 0 of record 7 of the shard 'b'. The key of a row must be the whole key of its record: `stream`, `shard_id`, "
+    "`sequence_number` and `sub_sequence_number` (`shard_id` is left out only of records from a queue, whose shards begin with `receiver-`)"
 )
 
 
@@ -72,7 +77,17 @@ class SinkCase:
 
     def batch(self, shard_id: str, *numbers: int) -> RecordBatch:
         """Return a batch of records with these numbers as payloads and sequence numbers. All have one partition key, and values."""
-        batch = batch_of(shard_id, *numbers)
+        return self._with_values(batch_of(shard_id, *numbers))
+
+    def _aggregate(self, shard_id: str, sequence_number: int, *numbers: int) -> RecordBatch:
+        """Return a batch of the sub-records of one record. They have these numbers as payloads, and sub-sequence numbers from 0."""
+        records = [
+            UserRecord(b"%d" % number, str(sequence_number), ARRIVAL, "key", None, sub)
+            for sub, number in enumerate(numbers)
+        ]
+        return self._with_values(_batch(shard_id, records))
+
+    def _with_values(self, batch: RecordBatch) -> RecordBatch:
         return batch if self.value_of is None else replace(batch, decoded=list(map(self.value_of, batch.data)))
 
 
@@ -97,6 +112,20 @@ class SinkContract(Contract[SinkCase]):
         words = NOT_VISIBLE.format(written=written) if isinstance(sink, CommittingSink) else None
         assert sorted(written) == [b"1", b"2", b"3", b"4", b"5"], words
         assert [payload for payload in written if payload != b"3"] == [b"1", b"2", b"4", b"5"]
+        await sink.close()
+
+    @on_case
+    async def test_records_are_told_apart_by_their_whole_key(self, case: SinkCase) -> None:
+        """Check that a sink leaves out no record because another one has the same sequence number.
+
+        The other one is a sub-record of the same record, as in aggregates of the KPL, or comes from another shard.
+        """
+        sink = await _opened(case)
+        await sink.write(case._aggregate("a", 7, 1, 2))
+        await sink.write(case._aggregate("b", 7, 3))
+        await sink.flush(checkpoint_at(7))
+        written = sorted(await case.written())
+        assert written == [b"1", b"2", b"3"], KEY_LACKS_A_PART.format(written=written)
         await sink.close()
 
     @on_case
@@ -170,6 +199,18 @@ class SinkContract(Contract[SinkCase]):
         sink = case.start()
         await sink.open(SinkContext())
         await sink.close()
+
+    @on_case
+    async def test_a_closed_sink_leaves_nothing_open(self, case: SinkCase) -> None:
+        """Check that `close` closes the sockets, sessions and files that the sink has opened. A program may run many jobs in a row."""
+
+        async def use() -> None:
+            sink = await _opened(case)
+            await sink.write(case.batch("a", 1))
+            await sink.flush(checkpoint_at(1))
+            await sink.close()
+
+        await check_that_close_releases(use)
 
     @on_case
     async def test_a_restart_loses_nothing(self, case: SinkCase) -> None:
@@ -292,8 +333,12 @@ class SinkContract(Contract[SinkCase]):
 
 def batch_of(shard_id: str, *numbers: int) -> RecordBatch:
     """Return a batch of records with these numbers as payloads and sequence numbers. All have one partition key."""
-    records = [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers]
-    position, size = SequenceNumber(str(numbers[-1])), sum(len(record.data) for record in records)
+    return _batch(shard_id, [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers])
+
+
+def _batch(shard_id: str, records: Sequence[UserRecord]) -> RecordBatch:
+    position = SequenceNumber(records[-1].sequence_number, records[-1].sub_sequence_number)
+    size = sum(len(record.data) for record in records)
     return RecordBatch(Shard("orders", shard_id), records, 0, position, raw_count=len(records), raw_bytes=size)
 
 

@@ -1,4 +1,4 @@
-"""The contract of publishers for ARCHIVE: a shard that has ended in the archive, one that ends live, and files of both formats."""
+"""The contract of publishers for ARCHIVE: a shard that has ended in the archive, files of both formats, and a live stream that grows."""
 
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -7,9 +7,11 @@ from typing import ClassVar
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.local import LocalKinesis
 from recordpublisher.plugins.archive.factory import ArchiveFactory
 from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
 from recordpublisher.plugins.sinks.files.parquet_sink import ParquetSink
+from recordpublisher.publishers.kinesis import KinesisClient
 from recordpublisher.testing import PublisherCase, PublisherContract
 
 from fakes.archives import PAYLOADS, SHARD, write_archive
@@ -61,3 +63,33 @@ class TestPartitionedParquet(ArchivedContract):
     __test__ = True
     kind = ParquetSink
     more: ClassVar = {"flink.sink.partitions": "hour={eventTime:%H}"}
+
+
+class TestBesideALiveStream(ArchivedContract):
+    """The stream has only a shard that was never archived."""
+
+    __test__ = True
+
+    @asynccontextmanager
+    async def open_case(self):
+        await write_archive(self.folder / "archive", self.kind, (5, 7, 14))
+        async with LocalKinesis(streams={"orders": 1}) as endpoint:
+            properties = rp.Properties(
+                endpoint.properties(), archive_uri=str(self.folder / "archive"), archive_live="POLLING"
+            )
+            async with KinesisClient(properties) as client:
+                (shard,) = await client.list_shards("orders")
+
+            def put(payload: bytes) -> None:
+                endpoint.stream("orders").put(payload, "key")
+
+            ended = replace(SHARD, closed=True, is_unlisted=True)
+            factory = ArchiveFactory(properties)
+            try:
+                yield PublisherCase(factory, ended, PAYLOADS, open_shard=shard, put=put)
+            finally:
+                await factory.close()
+
+    def is_of_source(self, task):
+        name = task.get_coro().__qualname__  # the endpoint's: one for each connection, open or being opened
+        return name in ("RequestHandler.start", "BaseSelectorEventLoop._accept_connection2")
