@@ -77,8 +77,8 @@ class GrowingContract(PublisherContract):
                 file = files[ENDED if shard.shard_id == "ended" else GROWING]
                 return publisher(file, shard, starting_position, metrics)
 
-            async def discover(self, stream, after):
-                return [shard for shard in discovered if after is None or shard.shard_id > after]
+            async def discover(self, stream):
+                return [*discovered]
 
         async def put(payload):
             half = len(payload) // 2

@@ -265,7 +265,7 @@ class OpenShardContract(Contract[PublisherCase]):
         """Check that `discover`, if the factory has one, lists the open shard, and as open, before and after records are put."""
         for payloads in ([], opened.payloads[:1]):
             await opened.put(*payloads)
-            listed = await shards_listed_by(opened.case.factory, opened.shard.stream, None)
+            listed = await shards_listed_by(opened.case.factory, opened.shard.stream)
             if listed is None:
                 return
             own = [shard for shard in listed if shard.key == opened.shard.key]

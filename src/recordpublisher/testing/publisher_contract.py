@@ -28,7 +28,6 @@ from recordpublisher.publishers.base import (
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.safe_text import repr_of
 from recordpublisher.publishers.user_code import describe_error
 
 from ..publishers.shard_metrics import ShardMetrics

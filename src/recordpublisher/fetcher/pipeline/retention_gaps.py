@@ -85,7 +85,7 @@ class RetentionGaps:
     async def check_start(self, entry: ShardEntry, start: StartingPosition) -> None:
         """Log a warning, once for each stream, if a shard starts at a time that is before the retention of its stream.
 
-        This is no loss: the job has not been there before, and the user may know it. The service silently begins at its oldest record.
+        No record is lost: the job has not been there before, and the user may know it. The service silently begins at its oldest record.
         """
         asked_ms, stream = start.timestamp_ms, entry.shard.stream
         is_seen = entry.progress.seen_ms is not None or stream in self._checked_starts
