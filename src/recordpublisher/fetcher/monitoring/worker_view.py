@@ -87,7 +87,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "epoch ms")
     def global_watermark(self) -> int | None:
-        """The last known global watermark."""
+        """The last known global watermark. The next record of each shard counts, so it may be above the `watermark` of a shard."""
         return self.alignment.global_watermark
 
     @metric(TEXT)
