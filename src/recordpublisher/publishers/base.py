@@ -442,8 +442,8 @@ def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
     except CycleError as error:
         _, circle = error.args
         raise PluginError(
-            f"{what} returned shards of {stream} that would wait for each other, because each is a parent of the next: "
-            f"{', '.join(circle)}. Give as parents only the shards that were split or merged into a shard"
+            f"{what} returned shards of {stream} whose parents form a cycle: {', '.join(circle)}. The parents of a shard are only the "
+            "shards from which a split or a merge has made it"
         ) from None
     return list(listed)
 

@@ -77,7 +77,7 @@ class DynamoDbStreams:
         def parse(response: dict[str, Any]) -> tuple[list[UserRecord], str | None]:
             following = response.get("NextShardIterator")
             if following is not None and not isinstance(following, str):
-                raise TypeError(f"the iterator is {following!r}, which is not text")
+                raise TypeError(f"the next shard iterator is not a text: {following!r}")
             return [*map(record_of_change, response["Records"])], following
 
         read, following = await self._call("GetRecords", parse, ShardIterator=own, Limit=min(limit, MOST_RECORDS))

@@ -204,7 +204,9 @@ def refuse_unrun_results(results: Sequence[Any]) -> None:
         for each in results:
             if isinstance(each, types.CoroutineType):
                 each.close()  # Closed, because Python would also warn of a coroutine that never ran.
-        raise TypeError(f"the function returned {_article(result)}, of which no code has run: return the result itself")
+        raise TypeError(
+            f"the function returned {_article(result)}, and none of its code has run: return the result itself"
+        )
 
 
 def _article(result: object) -> str:

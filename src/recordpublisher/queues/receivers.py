@@ -350,7 +350,7 @@ class Receivers:
         if self._in_flight.are_held(numbers):
             return True
         log.warning(
-            "the visibility timeout of %s of %s expired before the write, so the queue delivers them again",
+            "%s of %s became visible in the queue again before they were written, so the queue delivers them once more",
             counted(len(numbers), "record"),
             receiver.shard.key,
         )

@@ -230,7 +230,7 @@ class LeasedOwnership(ShardOwnership):
             await missing.check([shard.key for shard in unknown], {shard.stream for shard in unknown})
         except RecordPublisherError as error:
             raise StoreUnavailableError(
-                f"the service's list of shards lacks shards of the job, and it cannot be checked whether they still exist: {error}"
+                f"shards of the job are missing in the service's list, and the check whether they still exist has failed: {error}"
             ) from error
         asked = self.leased.unknown.intersection(shard.key for shard in unknown)
         states = self.leased.states(filter(missing.is_expired, asked))

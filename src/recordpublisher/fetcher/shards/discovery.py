@@ -74,7 +74,8 @@ class ShardDiscovery:
                 if is_needed or len(missing) == len(self.streams):
                     raise
                 if stream not in self.not_found:
-                    log.warning("%s; the job looks for it again at each listing", error, extra=log_extra(stream))
+                    text = "%s; the job reads its other streams, and looks for this one again every flink.shard.discovery.intervalmillis"
+                    log.warning(text, error, extra=log_extra(stream))
                 self.opened.discard(stream)
                 self.not_found.add(stream)
         self._has_listed = True

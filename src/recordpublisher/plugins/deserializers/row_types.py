@@ -242,7 +242,7 @@ class _JsonSchemaTypes:
         part = self._document
         for name in reference.removeprefix("#/").split("/"):
             if not isinstance(part, Mapping) or name not in part or not reference.startswith("#/"):
-                raise ValueError(f"{reference} is not a part of this file")
+                raise ValueError(f"the reference {reference} names nothing in this file")
             part = part[name]
         return part
 

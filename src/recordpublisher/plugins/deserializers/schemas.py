@@ -149,7 +149,10 @@ class InferredJson(JsonDeserializer):
         values = super().values(batch) or ()
         for value in values:
             if not isinstance(value, dict):
-                raise ValueError(f"its type is {type(value).__name__}, but only the fields of an object can be columns")  # noqa: TRY004 - a value in a record
+                kind = type(value).__name__
+                raise ValueError(  # noqa: TRY004 - a value in a record
+                    f"the value is of the type {kind}: it must be an object, because its fields become the columns"
+                )
         return values
 
 

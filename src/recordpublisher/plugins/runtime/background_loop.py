@@ -427,8 +427,8 @@ class JobsInThreads:
             while run.owner.is_alive() and not run.closed.wait(CHECK_SECONDS):
                 if time.monotonic() > until:
                     log.error(
-                        "the job of a daemon thread did not end within %.0f s, so the exit no longer waits for it: "
-                        "records after its last checkpoint are read again",
+                        "a job in a daemon thread did not end within %.0f s, and the process exits without it: the next start reads the "
+                        "records after its last checkpoint again",
                         run.seconds,
                     )
                     break

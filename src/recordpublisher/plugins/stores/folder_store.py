@@ -123,7 +123,7 @@ class FolderStore(ConditionalStore):
         Raises: StateError if the name leads out of the folder.
         """
         if name.startswith("/") or ".." in name.split("/"):
-            raise StateError(f"{name!r} is not a valid name of a value in {self.place}")
+            raise StateError(f"{name!r} is not a valid name for a value in {self.place}: it leads out of this folder")
         return name
 
     async def _run(self, work: Callable[[], T]) -> T:

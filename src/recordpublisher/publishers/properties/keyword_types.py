@@ -349,7 +349,7 @@ class ReadSettings(TypedDict, total=False):
     aggregation_enabled: bool
     """`AggregationEnabled`: Whether records are put in KPL aggregates."""
     aggregation_max_count: int
-    """`AggregationMaxCount`: Records in one aggregate."""
+    """`AggregationMaxCount`: Most user records in one aggregate."""
     aggregation_max_size: int | str
     """`AggregationMaxSize`: Size of one aggregate. A number is in bytes."""
     collection_max_count: int
