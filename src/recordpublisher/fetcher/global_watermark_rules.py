@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 
 def is_active(is_open: bool, is_idle: bool, has_next_record: bool) -> bool:
-    """Return whether watermarks wait for a shard: it is open, and either not idle or has a queued record."""
+    """Return whether watermarks wait for a shard. They do if it is open, and if it also has a queued record or is not idle."""
     return is_open and (has_next_record or not is_idle)
 
 

@@ -55,7 +55,10 @@ class RetriedCall(Generic[T]):
         self._not_before = -math.inf
 
     async def run(self) -> T:
-        """Return the result of the call. Raises: the errors that `SinkContext.retry` names."""
+        """Make the call until it succeeds or may not be repeated, and return its result.
+
+        Raises: the errors that `SinkContext.retry` names.
+        """
         self._look_for_stop()
         try:
             return await call_with_retries(self._attempt, self._context.outages, service=self._service)

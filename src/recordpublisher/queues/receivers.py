@@ -359,7 +359,10 @@ class Receivers:
 
 
 class Receiver(msgspec.Struct, eq=False):
-    """One receiver, which makes one call at a time, and the records of that call. For sinks and metrics it is a shard."""
+    """One receiver, with the records of its current call. It makes one call to the queue at a time.
+
+    For sinks and metrics it looks like a shard (`receiver_shard`).
+    """
 
     index: int
     shard: Shard

@@ -302,7 +302,10 @@ class OwnedShards:
             self._add_if_ours(shard, self._unlisted_states.pop(shard.key, fresh))
 
     def known_states(self, stream: str) -> dict[str, ShardState]:
-        """Return the kept states of the shards of a stream that is not read, by `Shard.key`."""
+        """Return the states of the shards of a stream that the job does not read now, by `Shard.key`.
+
+        The job has restored these states, or it has kept them when the stream left the list of streams.
+        """
         known = {**self._unlisted_states, **self._kept_states}
         return {key: state for key, state in known.items() if stream_of(key) == stream}
 

@@ -352,7 +352,7 @@ class JsonRows:
 
 
 def _pieces(content: bytes) -> list[memoryview]:
-    """Split a file into pieces of whole lines. One piece at a time is decoded."""
+    """Split the content of a file into parts of whole lines. The reader decodes one part at a time."""
     pieces, start, view = [], 0, memoryview(content)
     while start < len(content):
         stop = content.find(b"\n", start + _PIECE_BYTES) + 1 or len(content)

@@ -153,9 +153,10 @@ class KclTransfer:
             )
 
     async def _pause_for_heartbeats(self) -> Mapping[str, int]:
-        """Return the heartbeats of the group, and pause until the workers must have sent the next ones.
+        """Read the heartbeats of the group's workers, then pause until each running worker must have sent another one.
 
-        On a quiet stream only heartbeats show that a group is running.
+        Return the heartbeats that were read before the pause: the number of the last heartbeat of each worker. On a quiet stream only
+        heartbeats show that a group is running.
         """
         before = await self.job.heartbeats()
         await self.pause(max(self.watch_seconds, HEARTBEATS_WATCHED * self.job.heartbeat_seconds if before else 0.0))

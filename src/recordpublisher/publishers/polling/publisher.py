@@ -229,13 +229,14 @@ MOST_CARRIED_STATES = 10_000
 
 
 class CarriedReaderState(msgspec.Struct, frozen=True):
-    """The state that a publisher of a shard leaves for the next publisher of the shard.
+    """The state that a publisher leaves for the next publisher that reads the same shard.
 
-    - `iterator`: an iterator that is valid at `position`, or None.
+    - `position`: the position from which the next read continues.
+    - `iterator`: the service's shard iterator for `position`, or None.
     - `since`: when the iterator was requested.
+    - `size`: the size of the shard's records, as measured so far.
     - `next_read_at`: when the next read may start.
     - `lost_read_at`: the start of a read whose response was lost, or -inf if there is none.
-    - `size`: the measured size of records.
 
     All times are monotonic seconds.
     """

@@ -515,7 +515,7 @@ class TargetShardListing:
         self._wakeup.notify_all()
 
     def take_misrouted(self) -> list[MisroutedRecord]:
-        """Return the aggregates that wait for a listing, and forget them."""
+        """Stop keeping the aggregates that wait for a listing, and return them."""
         taken, self._misrouted, self._being_listed = self._being_listed + self._misrouted, [], []
         return taken
 
@@ -530,9 +530,10 @@ class TargetShardListing:
         return self._map_of(await self._list())
 
     async def next_map(self) -> tuple[ShardMap, list[MisroutedRecord]]:
-        """Wait until a listing is requested or the next periodic one is due.
+        """Wait until a listing is due, list the shards, and return the new map with the misrouted aggregates that waited for it.
 
-        List the shards, and return the new map and the aggregates that waited for it.
+        A listing is due when it was requested. While keys do not decide the shard, it is also due periodically. A *misrouted* aggregate is
+        an acknowledged one that reached an unexpected shard (`MisroutedRecord`).
 
         Raises: RetriesExhaustedError if the listing fails while aggregates wait for it, and errors that retries cannot fix.
         """

@@ -289,7 +289,11 @@ if sys.version_info >= (3, 14):
 
 
 def _item_of(annotation: Any) -> Any:
-    """Return the type of the values in an annotation: `Order` for `Order` and `list[Order]`; None if it means records."""
+    """Return the type of the values that a function with this annotation takes: `Order` for `Order` and for `list[Order]`.
+
+    Return None if the function takes records. It does if there is no annotation, or if the annotation is `Any`, `object`, `Record`, a type
+    variable, a list of one of these, or a list without a type.
+    """
     of_list = _list_in(annotation)
     item = annotation if of_list is None else next(iter(typing.get_args(of_list)), None)
     is_record = item is None or typing.get_origin(item) is Record or item in (Any, object, Record)
