@@ -346,7 +346,10 @@ class Receivers:
         self._run_bytes += batch.raw_bytes
 
     def _holds(self, receiver: Receiver, numbers: Sequence[str]) -> bool:
-        """Return whether all of these records are still hidden from other processes. If not, release them (`InFlight.give_up`)."""
+        """Return whether all of these records are still hidden from other processes.
+
+        If not, they are dropped here (`InFlight.give_up`), because the queue delivers them again.
+        """
         if self._in_flight.are_held(numbers):
             return True
         log.warning(

@@ -305,7 +305,7 @@ class UnreadRecordsCheck:
         return await self._with_tips(observed)
 
     async def _with_tips(self, observed: Sequence[CheckedShard]) -> list[UnreadFinding]:
-        """Return the findings of all shards. If a check could not tell whether its shard has unread records, ask the service."""
+        """Ask the service about each shard whose check could not tell whether it has unread records. Return the findings of all shards."""
         conclusive = [observation for _, _, observation in observed if observation.unread is not None]
         inconclusive = [each for each in observed if each[2].unread is None]
         for start in range(0, len(inconclusive), PARALLEL_TIP_REQUESTS):

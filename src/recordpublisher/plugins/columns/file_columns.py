@@ -70,7 +70,7 @@ class FileColumns:
         self.schema = self._columns.schema.append(_VALUE) if self._has_text else self._columns.schema
 
     def rows(self, batches: Sequence[RecordBatch], rejected: list[RejectedRecord]) -> list[pa.RecordBatch]:
-        """Return the records as Arrow batches, and add each record that does not fit the columns to `rejected`.
+        """Return the records that fit the columns as Arrow batches. Add each other record to `rejected`, with the reason.
 
         If all records fit, there is one Arrow batch.
         """

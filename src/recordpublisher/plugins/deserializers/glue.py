@@ -244,7 +244,7 @@ class GlueSchemas:
 
 
 async def _call_while_throttled(get: Callable[[], Awaitable[tuple[str, str]]]) -> tuple[str, str]:
-    """Return the result of `get`. While the registry throttles calls, keep retrying.
+    """Call `get` until the registry no longer throttles the call, and return the result.
 
     Throttling does not end the job, because any producer could use up the account's calls.
     """

@@ -247,7 +247,10 @@ def folder_error(folder: str | Path, error: OSError, way: str = "") -> StateErro
 
 
 def _read(path: Path) -> VersionedValue | None:
-    """Return the current value, or None if there is none. If it was replaced between reading version and value, read again."""
+    """Return the current value, or None if there is none.
+
+    The value is read again if it was replaced after its version was read.
+    """
     for _ in range(_ATTEMPTS):
         if (version := _version(path)) is None:
             return None

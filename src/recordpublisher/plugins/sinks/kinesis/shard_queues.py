@@ -515,7 +515,7 @@ class TargetShardListing:
         self._wakeup.notify_all()
 
     def take_misrouted(self) -> list[MisroutedRecord]:
-        """Stop keeping the aggregates that wait for a listing, and return them."""
+        """Remove the aggregates that wait for a listing, and return them."""
         taken, self._misrouted, self._being_listed = self._being_listed + self._misrouted, [], []
         return taken
 

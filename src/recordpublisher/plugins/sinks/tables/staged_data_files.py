@@ -201,7 +201,7 @@ class OpenFiles:
         return bool(self._open or self._ended)
 
     def take_staged(self, columns: Mapping[str, str]) -> StagedDataFiles:
-        """Return the files of the stage, perhaps none, and keep them until `begin_stage`. Call `end_files` first.
+        """Return the files that `end_files` has ended, perhaps none. They stay here until `begin_stage` is called.
 
         `columns`: the types that the columns have in the table.
         """
