@@ -348,7 +348,8 @@ class Receivers:
     def _holds(self, receiver: Receiver, numbers: Sequence[str]) -> bool:
         """Return whether all of these records are still hidden from other processes.
 
-        If not, they are dropped here (`InFlight.give_up`), because the queue delivers them again.
+        If one is not, its visibility timeout has expired, and the queue delivers it again. The records are then given up
+        (`InFlight.give_up`).
         """
         if self._in_flight.are_held(numbers):
             return True

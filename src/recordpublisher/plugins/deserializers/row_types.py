@@ -197,7 +197,9 @@ class _JsonSchemaTypes:
         self._document = document
 
     def type_of(self, schema: Any, place: str, level: int) -> Any:
-        """Return the type for a schema. `place`: the path of the field, such as `$.address.country`.
+        """Return the type for a schema.
+
+        `place`: the path of the field, such as `$.address.country`. `level`: how many schemas contain this one.
 
         Raises: ValueError if no column exists for the schema.
         """

@@ -123,7 +123,10 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return writer
 
     def _checked_options(self, *, keeps_claims: bool) -> SparkOptions:
-        """Return the options of a job that reads, parsed and checked. Raises: ConfigurationError if an option is invalid."""
+        """Return the options of a job that reads, parsed and checked. Raises: ConfigurationError if an option is invalid.
+
+        - `keeps_claims`: whether the job is a query, whose tasks store claims (what they have read) and need a place for them.
+        """
         from .options.other_connectors import OptionWarnings, collected_warnings, refuse_table
         from .options.spark_options import SparkOptions
 

@@ -69,7 +69,8 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def _next_offset(self, start: dict[str, Any], rows: int | None, *, is_first: bool = False) -> dict[str, Any]:
         """Return the plan of the next batch, with at most `rows` rows, as plain JSON values.
 
-        If there is none, return `start` itself. Spark sees from equal JSON texts that there is no new batch.
+        If there is none, return `start` itself. Spark sees from equal JSON texts that there is no new batch. `is_first`: whether this may
+        be Spark's only call (`PatientPlanner.next_offset`).
         """
         before = _offset(start)
         planned = self._planning().next_offset(before, rows, is_first=is_first)

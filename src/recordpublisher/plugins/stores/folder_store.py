@@ -102,7 +102,7 @@ class FolderStore(ConditionalStore):
         return await self._run(versions)
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return the names with the prefix. The folders of the values are not read."""
+        """Return the names with the prefix, or with `before` only those that sort before it. The folders of the values are not read."""
         return await self._run(lambda: self._names(prefix, before))
 
     async def delete(self, *names: str) -> None:

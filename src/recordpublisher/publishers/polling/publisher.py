@@ -476,7 +476,12 @@ class RecordSize(msgspec.Struct, frozen=True):
     is_measured: bool = False
 
     def after(self, raw_count: int, read_bytes: int, held_bytes: int) -> RecordSize:
-        """Return the mean sizes of the records of a response, or this size unchanged if it had no records."""
+        """Return the mean sizes of the records of a response, or this size unchanged if it had no records.
+
+        - `raw_count`: number of records in the response.
+        - `read_bytes`: their bytes by the count of the service.
+        - `held_bytes`: bytes of memory that they take.
+        """
         if raw_count == 0:
             return self
         return RecordSize(max(read_bytes / raw_count, 1.0), held_bytes / raw_count, is_measured=True)

@@ -103,6 +103,7 @@ class BatchPlanner:
     def step(self, previous: BatchOffset, limit: int | None, *, found_new: bool = False) -> BatchOffset | Step:
         """Return the plan of the next batch, or what to do instead.
 
+        - `limit`: the most records of the batch, or None if there is no limit.
         - `found_new`: whether the driver's polling of quiet shards has found something, or could not read every shard in time.
 
         Raises: OutageError if a service was unreachable for too long; ConsumerError if another job took over too many subscriptions;

@@ -80,6 +80,7 @@ def shard_reader(
 
     The fetcher's clients stay open from batch to batch.
 
+    - `consumer_arns`: the ARN of each stream's fan-out consumer, by property key.
     - `values`: a deserializer that was made from the properties of `options` before, or None to make one.
     """
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
