@@ -238,7 +238,7 @@ class Deliveries:
     ) -> list[tuple[Delivery, bytes]]:
         """Hide at most `limit` visible records until `visible_ms`, and return them, each with its JSON.
 
-        If there are both new records and records that became visible again, they take turns to come first. So neither has to wait for the
+        If there are both new records and records that became visible again, they take turns to come first, so neither has to wait for the
         other.
 
         `max_receives`: after this many receipts, a record becomes a dead letter. `dead`: whether to receive dead letters, or only other

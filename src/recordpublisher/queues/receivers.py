@@ -44,8 +44,8 @@ FULL_RECEIVES = 10
 class Receivers:
     """Owns the receivers and their queued records, and lets only one call of the sink run at a time.
 
-    At first one receiver calls the queue. After ten full receives in a row whose records were written, one more receiver calls. So a slow
-    sink does not get more records than it can handle. After an empty receive, one receiver fewer calls.
+    At first one receiver calls the queue. After ten full receives in a row whose records were written, one more receiver calls. A slow sink
+    therefore does not get more records than it can handle. After an empty receive, one receiver fewer calls.
 
     - `most_open`: a receiver waits when it has this number of records that are not acknowledged.
     - `most_bytes`: every receiver waits when all receivers together hold this number of bytes that are not written.

@@ -96,7 +96,7 @@ def _is_above(entry: ShardEntry, value: int | None) -> bool:
 class UnchangedTimer:
     """Adds up the time between checks that have seen the same value.
 
-    Between two checks at most `max_gap` seconds count. So a process raises no alarm only because it was suspended or had no CPU.
+    Between two checks at most `max_gap` seconds count, so a process raises no alarm only because it was suspended or had no CPU.
     """
 
     def __init__(self, max_gap: float) -> None:

@@ -50,8 +50,8 @@ class ArchivedRows(Protocol):
 class DecodeBuffer:
     """Keeps decoded groups of rows in memory, up to `limit` bytes, and drops those that were unused for longest.
 
-    A dropped group is decoded again when it is needed. So a shard that alignment holds back does not keep memory that a shard with a
-    lower watermark needs.
+    A dropped group is decoded again when it is needed, so a shard that alignment holds back does not keep memory that a shard with a lower
+    watermark needs.
     """
 
     def __init__(self, limit: int) -> None:

@@ -170,7 +170,7 @@ class _ProducerAsFetcher:
 class FetchersOfProcess:
     """The fetchers of this process, numbered from 0, as a MetricsSource.
 
-    The calls run on the event loop. So a response shows that the loop is not blocked.
+    The calls run on the event loop, so a response shows that the loop is not blocked.
     """
 
     def __init__(self, fetchers: Sequence[MeasuredFetcher]) -> None:

@@ -166,8 +166,8 @@ class PollingRecordPublisher(RecordPublisher):
     async def _read(self) -> ReadResponse:
         """Return the next response.
 
-        The iterator is forgotten when the response has arrived. So if a run is cancelled before it passes the records on, the next run
-        reads them again.
+        The iterator is forgotten when the response has arrived. Therefore, if a run is cancelled before it passes the records on, the next
+        run reads them again.
         """
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
         response = await call_with_retries(

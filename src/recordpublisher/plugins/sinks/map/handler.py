@@ -223,7 +223,7 @@ def is_current_task_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> 
 def value_type_of(function: Callable[..., Any], batch_size: int = 1) -> Any:
     """Return the type of the values that a function takes, or None if it takes records.
 
-    - `def f(order: Order)` takes values of the type `Order`. So does `def f(orders: list[Order])` if `batch_size` is above 1.
+    - `def f(order: Order)` takes values of the type `Order`, and so does `def f(orders: list[Order])` if `batch_size` is above 1.
     - A parameter without annotation, or with `Any`, `Record` or `list[Record]`, takes records.
 
     Raises: ConfigurationError if a name in the annotation is unknown.

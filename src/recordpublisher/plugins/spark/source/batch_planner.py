@@ -431,7 +431,7 @@ class QueryProgress:
     def _lag_ms(self, entry: ShardOffset) -> int | None:
         """Return the age of the shard's oldest row that is not in the sink (ms), or None while it is not known.
 
-        It is the lag in the last response, plus the time since that response. The clocks of service and driver may differ. So this time is
+        It is the lag in the last response, plus the time since that response. The clocks of service and driver may differ, so this time is
         limited to the time since the batch was planned.
         """
         behind_ms, arrival_ms = entry.seen.behind_ms, entry.state.arrival_ms

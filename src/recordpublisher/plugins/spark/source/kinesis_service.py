@@ -226,8 +226,8 @@ def _publisher_factory(publisher: str, properties: Properties) -> RecordPublishe
 class ListingCompleteness:
     """Decides whether a listing may show new shards. Owns the facts about shards that the newest listing of each stream lacks.
 
-    An old listing may show a shard that was read and left the offset, and lack the descendants that prove it. So a listing is not used if
-    it lacks a shard of the offset, or the parent of a listed shard. Missing shards that have expired do not count.
+    An old listing may show a shard that was read and left the offset, and lack the descendants that prove it. Therefore a listing is not
+    used if it lacks a shard of the offset, or the parent of a listed shard. Missing shards that have expired do not count.
     """
 
     def __init__(self, exists: ShardExists) -> None:

@@ -1,4 +1,4 @@
-"""Polls quiet shards from the driver. So no batch needs to run while no record arrives."""
+"""Polls quiet shards from the driver, so that no batch needs to run while no record arrives."""
 
 import asyncio
 import logging

@@ -82,8 +82,8 @@ class PatientPlanner:
     def next_offset(self, previous: BatchOffset, limit: int | None, *, is_first: bool = False) -> BatchOffset:
         """Return the plan of the next batch. Return `previous` if there is none now, or if an AvailableNow run has ended.
 
-        When `previous` is returned, `processAllAvailable` assumes that all records put so far are in the sink. So first every shard is read
-        once more. If they cannot be read in time, a batch without tasks makes Spark ask again, for at most `NO_ANSWER_SECONDS`. If a
+        When `previous` is returned, `processAllAvailable` assumes that all records put so far are in the sink. Before that, every shard is
+        read once more. If they cannot be read in time, a batch without tasks makes Spark ask again, for at most `NO_ANSWER_SECONDS`. If a
         service is unreachable, or if the sink does not read its batches, `previous` is returned at once.
 
         - `limit`: the most records of the batch, or None if there is no limit.
