@@ -354,8 +354,9 @@ class Checkpoint:
 
     - `may_be_partial`: whether the sink may return an older state from `flush`, instead of waiting for everything written. It is False for
       a checkpoint that the user takes, and for the last one of a job that runs alone.
-    - `stopped`: the shards that this process releases, because the job is stopped or transfers them (GROUP). No write of these shards
-      follows. Each is released when `flush` has returned its newest state, or when `Sink.has_stopped` returns True for it.
+    - `stopped`: the shards that this process releases, because the job is stopped, or transfers them to other processes of its group. No
+      write of these shards follows. Each is released when `flush` has returned its newest state, or when `Sink.has_stopped` returns True
+      for it.
     - `is_last`: whether the run has ended and no write follows, so that a sink need not wait for more records.
     """
 

@@ -146,7 +146,7 @@ def explicit_hash(text: str) -> int:
 class LogSlice:
     """The result of one read of a shard's log.
 
-    - `fragments`: the records, as pieces of JSON.
+    - `fragments`: the records, each as JSON.
     - `size`: bytes of data and keys of these records.
     """
 

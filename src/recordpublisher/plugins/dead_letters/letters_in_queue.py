@@ -78,7 +78,7 @@ class QueueLetters(StoredLetters):
             await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held.values()), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
-        """Restore or discard the letters that succeeded. Return the others, each with the reason.
+        """Restore or discard the letters in `succeeded`. Return those that remain, each with the reason.
 
         The service may refuse a letter. A letter also remains if it is a sub-record of an aggregate of which another part has failed. The
         letters that failed stay hidden until the replay ends, so the replay does not receive them again.

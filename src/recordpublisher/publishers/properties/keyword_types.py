@@ -89,8 +89,8 @@ class ReadSettings(TypedDict, total=False):
     http_protocol_version: Literal["HTTP1_1", "HTTP2"]
     """`aws.http.protocol.version`: Protocol of SubscribeToShard: HTTP2 has many subscriptions on a connection (extra http2)."""
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
-    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last worker of a process (GROUP: the
-    last process of the group), unless a run failed; NEVER only by command. A query of Spark never does."""
+    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last worker of a process (in a
+    group: of the last process), unless a run failed; NEVER only by command. A query of Spark never does."""
     queue: str
     """`flink.queue.name`: The queue of the stream, as a name or an ARN; the publisher QUEUE needs it."""
     queue_name: str

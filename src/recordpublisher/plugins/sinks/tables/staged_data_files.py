@@ -347,12 +347,16 @@ def _id_of(*names: str) -> str:
 
 
 def stage_mark_path(life: str, stage: int | str) -> str:
-    """Return the path of a stage's mark: an empty file that exists until the files of the stage are published."""
+    """Return the path of a stage's mark: an empty file that exists until the files of the stage are published.
+
+    - `life`: the name of the run of a worker process.
+    - `stage`: the number of the stage, unique within the run.
+    """
     return f"{STAGED}/{life}/{stage}"
 
 
 def stage_folder_path(life: str, stage: int | str) -> str:
-    """Return the path of the folder with the files of a stage."""
+    """Return the path of the folder with the files of a stage. The arguments are those of `stage_mark_path`."""
     return f"{DATA}/{life}/{stage}"
 
 
