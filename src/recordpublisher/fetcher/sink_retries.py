@@ -57,7 +57,9 @@ class RetriedCall(Generic[T]):
     async def run(self) -> T:
         """Make the call until it succeeds or may not be repeated, and return its result.
 
-        Raises: the errors that `SinkContext.retry` names.
+        Raises: RetriesExhaustedError if the call has failed for too long, or if the job is ending; FencedError if another worker has
+        acquired the shard; PluginError if the call does not return an awaitable; every other error of the call at once. `SinkContext.retry`
+        says how long.
         """
         self._look_for_stop()
         try:
