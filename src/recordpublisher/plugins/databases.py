@@ -126,7 +126,7 @@ _UNKNOWN_HOST = ("failed to resolve host", "could not translate host name")
 class Database:
     """One connection to a database. It owns an engine of SQLAlchemy, and the only thread that uses this engine.
 
-    A call waits until the previous one has ended, even if that call was cancelled. So two calls never use the connection at the same time.
+    A call waits until the previous one has ended, even if that call was cancelled, so two calls never use the connection at the same time.
 
     - `key`: the property that has the URI.
 
@@ -279,7 +279,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _begin_immediately(engine: Engine) -> None:
-    """Let SQLite take the write lock when a transaction begins. So the data that a transaction reads does not change before it writes.
+    """Let SQLite take the write lock when a transaction begins, so that the data that a transaction reads does not change before it writes.
 
     The driver's own transaction control is off, because it would begin transactions too late and commit before savepoints.
     """

@@ -223,7 +223,7 @@ class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
 def _shard(table: str, described: dict[str, Any]) -> Shard:
     """Return the Shard for the service's description of it.
 
-    DynamoDB reports no hash range, by which workers divide shards. So the range is made from the shard id.
+    DynamoDB reports no hash range, by which workers divide shards, so the range is made from the shard id.
     """
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")

@@ -107,7 +107,7 @@ class ForeignExitError(RuntimeError):
 def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
     """Raise a SystemExit or CancelledError of the `with` block as an error. Otherwise it would end the process or task without a message.
 
-    The block imports or calls code of a user or plugin, and awaits nothing. So its CancelledError is not a cancellation of the task.
+    The block imports or calls code of a user or plugin, and awaits nothing, so its CancelledError is not a cancellation of the task.
     KeyboardInterrupt passes, because it may be Ctrl-C.
 
     - `is_import`: whether the block imports a module. Then the error does not name a function: the caller's message names the module.

@@ -216,7 +216,7 @@ class LeasedOwnership(ShardOwnership):
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
         """Mark shards of this process as ended if no listing shows them and they are past retention. Each is a gap in the records.
 
-        A shard of a deleted stream is left out. So is a shard that is younger than every listed shard, because then the listing is old.
+        A shard of a deleted stream is left out, and so is a shard that is younger than every listed shard, because then the listing is old.
 
         Raises: DataLossError if records were lost and the job does not accept that; StoreUnavailableError if the source does not answer.
         """

@@ -386,8 +386,8 @@ class JobsInThreads:
     """The jobs that are open in threads other than the main one. A process needs only one instance.
 
     When the main thread has ended, Python closes every thread pool before it waits for threads. A job that is still running could then not
-    store its last checkpoint. So this class makes the exit wait for each job before the pools are closed. It first stops the jobs of daemon
-    threads, and waits for these for a limited time.
+    store its last checkpoint. Therefore this class makes the exit wait for each job before the pools are closed. It first stops the jobs of
+    daemon threads, and waits for these for a limited time.
     """
 
     def __init__(self) -> None:
