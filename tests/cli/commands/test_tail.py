@@ -245,10 +245,11 @@ def test_a_sequence_number_is_no_time():
         start_properties(sequence_number, "10m", NOW_MS)
 
 
-def test_a_small_number_is_a_sequence_number_of_a_plugins_shard_and_otherwise_a_time():
-    assert given_sequence_number("17", is_own=True) == "17"
-    assert start_properties("17", None, NOW_MS, is_own=True) == {}
-    assert given_sequence_number("1700000000", is_own=True) is given_sequence_number("17") is None
+@pytest.mark.parametrize("number", ["17", "1700000000", "1099511627848"])
+def test_a_whole_number_is_a_sequence_number_of_a_plugins_shard_and_otherwise_a_time(number):
+    assert given_sequence_number(number, is_own=True) == number
+    assert start_properties(number, None, NOW_MS, is_own=True) == {}
+    assert given_sequence_number(number) is None
 
 
 @pytest.mark.parametrize("start", ["latest", "EARLIEST", "1h", "2026-11-22T06:00:00Z", "", " "])

@@ -125,6 +125,17 @@ def test_no_alert_fires_for_a_healthy_job(promtool, tmp_path):
     assert judged.returncode == 0, judged.stdout + judged.stderr
 
 
+def test_a_range_of_ports_is_down_only_if_no_port_answers(promtool, tmp_path):
+    first, second = (f'up{{job="recordpublisher",port_range="shop",instance="shop:{port}"}}' for port in (9249, 9250))
+    name = "RecordPublisherDown"
+    down = alert_of(name, 'up{job="recordpublisher",port_range="shop"}')
+    cases = [case({first: "1", second: "0"}, {}), case({first: "0", second: "0"}, {name: [down]})]
+
+    judged = judge(promtool, tmp_path, cases)
+
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+
+
 @pytest.mark.parametrize("series", HEALTHY)
 def test_every_series_of_the_rules_is_on_the_page(series):
     assert series.startswith("up{") or f"# TYPE {series.partition('{')[0]} " in page()

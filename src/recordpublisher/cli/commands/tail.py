@@ -66,8 +66,6 @@ from ..shard_tree import known_shard
 
 RATE_SECONDS = 10.0
 SILENCE_SECONDS = 15.0
-_TIMES_FROM = 1_000_000_000
-"""Epoch seconds of the year 2001. No stream has an older record, so a smaller number is not a time."""
 _FROM = (
     "TRIM_HORIZON (or earliest), LATEST, an age (1h), a time (2026-11-22T06:00:00Z or epoch seconds), or with one --shard a "
     "sequence number."
@@ -374,8 +372,9 @@ def given_sequence_number(start: str | None, *, is_own: bool = False) -> str | N
         return start
     if not is_own or not start.strip():
         return None
+    # A number of any size may be the sequence number that an error has named, and reading another record instead would not be noticed.
     if start.isdecimal():
-        return start if int(start) < _TIMES_FROM else None
+        return start
     try:
         named_start("--from", start)
     except ConfigurationError:

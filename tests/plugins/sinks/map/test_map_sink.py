@@ -101,6 +101,7 @@ async def test_a_job_calls_the_function_for_each_record(monkeypatch):
 
 def test_without_properties_the_arguments_have_their_defaults():
     assert MapSinkFromProperties(properties())._settings == rp.MapSink(lambda record: None)._settings
+    assert MapSinkFromProperties(properties()).destination() == rp.MapSink(lambda record: None).destination()
 
 
 def test_every_argument_has_a_property():

@@ -243,6 +243,10 @@ class MapSink(Sink[V]):
         """Return how many records are not handled, and the record whose handler has run longest."""
         return self._handling.unfinished()
 
+    def destination(self) -> str:
+        """Return "MapSink", also if properties name the handler, so that processes of both kinds can be workers of one group."""
+        return MapSink.__name__
+
     def metrics(self) -> dict[str, Any]:
         """Return counts of records, the memory of the outstanding records (`heldBytes`), and two histograms.
 
