@@ -170,6 +170,28 @@ def test_the_leases_of_a_run_that_is_cancelled_expire_if_a_call_still_runs():
     assert run_virtual(story()) >= DURATION
 
 
+def test_the_shards_of_a_run_that_is_cancelled_while_it_ends_are_read_soon_after_the_fetcher_was_closed():
+    async def story():
+        group = ElasticProcesses(shards=1, cost=3.0)
+        first = await group.join()
+        await group.wait_until(lambda: len(first.shards) == 1)
+        group.send(1)
+        await asyncio.sleep(1)
+        first.fetcher.stop()
+        await asyncio.sleep(0.1)  # the run waits for its write
+        await first.kill()
+        await first.fetcher.close()
+        before = asyncio.get_running_loop().time()
+        second = await group.join()
+        group.send(1)
+        await group.wait_until_all_is_written()
+        took = asyncio.get_running_loop().time() - before
+        await second.stop()
+        return took
+
+    assert run_virtual(story()) < DURATION
+
+
 def test_the_leases_of_a_run_that_is_cancelled_twice_during_a_write_expire():
     async def story():
         group = ElasticProcesses(shards=1, cost=3.0)

@@ -338,9 +338,11 @@ class RunCompletion:
         cancellation = None
         while not task.done():
             try:
+                if self._was_cancelled_twice:  # before this call
+                    raise asyncio.CancelledError
                 await asyncio.wait([task])
             except asyncio.CancelledError as error:
-                if _cancels() - self._cancels_before > 1:
+                if self._was_cancelled_twice:
                     raise
                 cancellation = error
         if cancellation is None:
@@ -348,6 +350,10 @@ class RunCompletion:
         if not task.cancelled():
             task.exception()  # Retrieved, because otherwise asyncio would log it.
         raise cancellation
+
+    @property
+    def _was_cancelled_twice(self) -> bool:
+        return _cancels() - self._cancels_before > 1
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` in a background task of the run."""
