@@ -336,10 +336,10 @@ class RunCompletion:
         """
         self._finishing = task = asyncio.create_task(work)
         cancellation = None
+        if self._was_cancelled_twice:  # before this call
+            raise asyncio.CancelledError
         while not task.done():
             try:
-                if self._was_cancelled_twice:  # before this call
-                    raise asyncio.CancelledError
                 await asyncio.wait([task])
             except asyncio.CancelledError as error:
                 if self._was_cancelled_twice:
