@@ -401,7 +401,10 @@ async def test_a_worker_of_a_group_is_named_and_keeps_its_shards(sink, tmp_path)
         ({}, None),
         ({"flink.streams": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"}, None),
         ({"flink.streams": "orders=arn:aws:kinesis:eu-west-1:123456789012:stream/x"}, None),
-        ({"flink.streams": None, "flink.streams.file": "list"}, "the group reads orders, and this process reads a list "),
+        (
+            {"flink.streams": None, "flink.streams.file": "list"},
+            "the group reads orders, and this process reads a list ",
+        ),
         ({"flink.sink": "memory"}, "the group writes to JsonlSink.*, and this process writes to "),
         ({"flink.streams": "others"}, "the group reads orders, and this process reads others"),
     ],
