@@ -416,3 +416,18 @@ def test_a_run_of_the_same_processes_is_repeated_to_the_name_and_the_second():
         return moments, names, asyncio.get_running_loop().time()
 
     assert run_virtual(story()) == run_virtual(story())
+
+
+def test_a_group_that_has_read_everything_says_that_it_continues(caplog):
+    async def story():
+        group = ElasticProcesses(shards=1)
+        group.source.close_shard("shard-0")
+        first = await group.join()
+        await asyncio.sleep(20)
+        await first.stop()
+        await (await group.join()).stop()
+
+    with caplog.at_level("INFO", "recordpublisher.start"):
+        run_virtual(story())
+    begins = [line.partition("; it ")[2].partition(";")[0] for line in caplog.messages if "; it " in line]
+    assert begins == ["begins at TRIM_HORIZON: no positions are stored", "continues at stored positions of 1 shard"]
