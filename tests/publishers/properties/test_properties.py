@@ -388,7 +388,7 @@ def test_a_key_that_only_a_plugin_knows_is_looked_for_by_its_spelling(caplog):
         assert given.get("orders.database", "orders.db") == "orders.db"
     assert given.get("orders.table", "u") == "t"
     assert given.get(5, "no text") == "no text"
-    assert given.get("orders.pool", 3) == 3
+    assert given.get("orders.pool", 3) == given.get("orders.pool", default=3) == 3
     assert given.get("flink.sinc") is None
     assert caplog.messages == [
         "property 'orders.database' is not set, and 'orders.databse' is unknown: is it a misspelling of 'orders.database'?"

@@ -164,10 +164,10 @@ class Properties(Mapping[str, str]):
         return isinstance(key, str) and key.lower() in self._values
 
     @overload
-    def get(self, key: str, default: None = None, /) -> str | None: ...
+    def get(self, key: str, /, default: None = None) -> str | None: ...
     @overload
-    def get(self, key: str, default: T, /) -> str | T: ...
-    def get(self, key: str, default: object = None, /) -> object:
+    def get(self, key: str, /, default: T) -> str | T: ...
+    def get(self, key: str, /, default: object = None) -> object:
         """Return the text that was given for a key, or `default`. Declare the properties of a plugin, and read them with `value`.
 
         A key that only this call knows cannot be checked. If it is not given, and an unknown key with a similar spelling is, a warning is
