@@ -393,7 +393,10 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         return "; ".join(differences) or None
 
     def named_after(self, before: GroupJob | None) -> GroupJob:
-        """Return this job, with the name of the job `before` if it has none. So a run without a name does not open the place to others."""
+        """Return this job, with the name of the job `before` if it has none.
+
+        Otherwise a run without a name would let any job continue from the positions.
+        """
         return self if self.name or before is None else structs.replace(self, name=before.name)
 
     def _words(self) -> tuple[str, str, str]:

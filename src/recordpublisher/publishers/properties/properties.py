@@ -97,7 +97,7 @@ _MISSPELT = 0.8
 _MOST_MISSING = 2
 """The most segments that a misspelt key may lack at its beginning: `initpos` lacks the two of `flink.stream`."""
 _MOST_MISSED = 1_000
-"""For so many keys that are not given, `get` looks for a misspelling."""
+"""The most keys without a value for which `get` looks for a misspelling."""
 _REASONS = {
     "flink.stream.efo.http-client.max-concurrency": "the connections of subscriptions have no limit",
     "flink.stream.efo.http-client.read-timeout": "a subscription without an event for 20 s is reopened",
