@@ -1,7 +1,7 @@
 """Read Amazon Kinesis Data Streams: publishers chosen by one property, exact state, event-time alignment, Spark.
 
 All public names are in this module, except those of `rp.spark` (extra `spark`), `rp.local` and `rp.testing`. Each name is imported when it
-is first used. So a command, or a Python worker of Spark, loads only the modules that it needs. Type checkers find the names in
+is first used, so a command, or a Python worker of Spark, loads only the modules that it needs. Type checkers find the names in
 `__init__.pyi`, which `make docs` writes.
 """
 

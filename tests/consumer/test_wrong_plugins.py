@@ -82,5 +82,7 @@ async def decoded():
 
 
 def test_values_that_are_coroutines_are_refused_because_their_code_never_ran():
-    with pytest.raises(rp.PluginError, match=r"`Strategy\.values`: .* returned a coroutine, of which no code has run"):
+    with pytest.raises(
+        rp.PluginError, match=r"`Strategy\.values`: .* returned a coroutine, and none of its code has run"
+    ):
         call_for_items(Strategy([decoded(), decoded()]), "values", "value", batch(b"1", b"2"))

@@ -123,7 +123,7 @@ def test_a_class_is_no_function(function):
 
 
 async def test_a_generator_that_a_plain_function_returns_is_refused():
-    with pytest.raises(TypeError, match="returned a generator, of which no code has run"):
+    with pytest.raises(TypeError, match="returned a generator, and none of its code has run"):
         await UserFunction("function", lambda: (number for number in "abc"), "a function")()
 
 

@@ -218,6 +218,10 @@ def _is_ours(plugin: object) -> bool:
 def _checked(plugin: object, method: str, what: str, result: Any, batch: RecordBatch, count: int) -> Any:
     """Return the items that a plugin has made for a batch, or None if `result` is None. Lists are copied.
 
+    - `method`: the method of the plugin that has made the items, for errors.
+    - `what`: the kind of the items. "value" is for values of records. Every other kind is a time.
+    - `count`: number of records that the batch had before the call.
+
     Raises: PluginError if the plugin has changed the batch, if a value is a coroutine or a generator, or if a time is not an int.
     """
     name = f"`{type(plugin).__name__}.{method}`"

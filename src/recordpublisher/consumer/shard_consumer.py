@@ -624,8 +624,8 @@ class AdvancingPositions:
             if self._publisher not in _UNORDERED_PUBLISHERS:
                 _UNORDERED_PUBLISHERS.add(self._publisher)
                 log.warning(
-                    "%s: the factory's `order_of` cannot compare the sequence numbers '%s' and '%s' (%s), so a publisher that "
-                    "goes back is not noticed. Implement `order_of` in the factory: the default compares whole numbers",
+                    "%s: the factory's `order_of` cannot compare the sequence numbers '%s' and '%s' (%s), so it is not "
+                    "noticed if a publisher gives records again. Implement `order_of` in the factory: the default compares whole numbers",
                     self._publisher,
                     last.sequence,
                     found.sequence,

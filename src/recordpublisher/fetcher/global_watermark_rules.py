@@ -9,12 +9,18 @@ from collections.abc import Iterable
 
 
 def is_active(is_open: bool, is_idle: bool, has_next_record: bool) -> bool:
-    """Return whether watermarks wait for a shard: it is open, and either not idle or has a queued record."""
+    """Return whether watermarks wait for a shard.
+
+    They wait if the shard is open, and also has a queued record (`has_next_record`) or is not idle.
+    """
     return is_open and (has_next_record or not is_idle)
 
 
 def is_idle(silent_ms: int, interval_ms: int) -> bool:
-    """Return whether a shard had no records for the whole idle interval. With an interval of -1 no shard is idle."""
+    """Return whether a shard had no records for the whole idle interval. With an interval of -1 no shard is idle.
+
+    - `silent_ms`: how long the shard had no records.
+    """
     return 0 < interval_ms <= silent_ms
 
 
@@ -22,8 +28,8 @@ def holds_after_end(has_children: bool, has_unread_child: bool, waited_ms: float
     """Return whether watermarks wait for a shard that was read to its end.
 
     They wait while no child of the shard is known, or while a child could be read and is not. Otherwise the child's records would be late.
-    A child that still waits for its other parent does not count, because watermarks wait for that parent. After `timeout_ms` they no longer
-    wait.
+    A child that still waits for its other parent does not count, because watermarks wait for that parent. When they have waited for
+    `timeout_ms`, they no longer wait. `waited_ms`: how long they have waited for the shard.
     """
     return waited_ms < timeout_ms and (has_unread_child or not has_children)
 

@@ -354,8 +354,9 @@ class Checkpoint:
 
     - `may_be_partial`: whether the sink may return an older state from `flush`, instead of waiting for everything written. It is False for
       a checkpoint that the user takes, and for the last one of a job that runs alone.
-    - `stopped`: the shards that this process releases, because the job is stopped or transfers them (GROUP). No write of these shards
-      follows. Each is released when `flush` has returned its newest state, or when `Sink.has_stopped` returns True for it.
+    - `stopped`: the shards that this process releases, because the job is stopped, or transfers them to other processes of its group. No
+      write of these shards follows. Each is released when `flush` has returned its newest state, or when `Sink.has_stopped` returns True
+      for it.
     - `is_last`: whether the run has ended and no write follows, so that a sink need not wait for more records.
     """
 
@@ -400,7 +401,7 @@ class Unfinished:
 class CommitNumber(NamedTuple):
     """The number of one call of `stage`, unique for its writer. `n` is from 1 to 2**63 - 1, and only grows, even over restarts.
 
-    `writer` is `job/life`: the name of the job, and the name of one run of a worker (its life, see `CommittingSink`). No later life has the
+    `writer` is `job/life`: the name of the job, and the name of one run of a worker process (see `CommittingSink`). No later run has the
     same name. A table that stores the last number of each writer can tell which commits it already has.
     """
 
@@ -429,7 +430,7 @@ class Leftover(NamedTuple):
 
     - `size`: bytes.
     - `written`: when it was written (epoch seconds).
-    - `life`: the run of a worker that has written it.
+    - `life`: the name of the run of a worker process that has written it (see `CommittingSink`).
     - `upload`: the id of an unfinished upload of the object, or None if the object itself exists.
     """
 
@@ -449,8 +450,9 @@ class CommittingSink(Sink[V]):
       is known.
     - *Publish*: make the rows of committed items visible, and the rows that `flush` has staged without a commit.
 
-    A *life* is one run of a worker: one start of a job that runs alone, or one worker of a group. Its name has at most 200 letters, digits
-    and `_.-`, and is never used again. `open` begins a life with a random name, which `flush` uses.
+    The argument `life` is the name of one *run* of a worker process. A job that runs alone begins a run at each start. In a group, a
+    process begins a run when it joins the group, and again when its worker was replaced. The name has at most 200 letters, digits and
+    `_.-`, and is never used again. `open` begins a run with a random name, which `flush` uses.
 
     Calls of `write`, `begin` and `stage` never overlap. `commit`, `publish`, `discard`, `end_life` and `revoked` may be called while they
     run.
@@ -479,7 +481,7 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def begin(self, life: str) -> None:
-        """Begin the life with the name `life`, and drop everything that this sink object has written or staged and not committed.
+        """Begin the run `life` of a worker process, and drop everything that this sink object has written or staged and not committed.
 
         The names of everything that is staged from now on begin with `life`.
         """
@@ -548,29 +550,30 @@ class CommittingSink(Sink[V]):
 
     @abstractmethod
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete the items that ended lives have staged, except the items in `kept`. Entries still name those items.
+        """Delete the items that ended runs have staged, except the items in `kept`. Entries still name those items.
 
-        `has_ended(name)` returns whether the life with this name has ended. A process that was replaced may still stage items after this
-        call. They stay until the next one.
+        `has_ended(name)` returns whether the run of a worker process with this name has ended. A process that was replaced may still stage
+        items after this call. They stay until the next one.
 
         Raises: StoreUnavailableError if the destination cannot be reached now.
         """
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Delete what the destination keeps of ended lives, such as their last commit numbers. Return whether nothing is left to delete.
+        """Delete what the destination keeps of ended runs, such as their last commit numbers. Return whether nothing is left to delete.
 
-        `is_forgotten(name)` returns whether the life with this name has ended, and no entry names it. Only the data of such lives may be
-        deleted. If the result is False, a later commit deletes the rest, and in a group this is called again. Default: return True.
+        `is_forgotten(name)` returns whether the run of a worker process with this name has ended, and no entry names it. Only the data of
+        such runs may be deleted. If the result is False, a later commit deletes the rest, and in a group this is called again. Default:
+        return True.
 
         Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be read.
         """
         return True
 
     async def leftovers(self, kept: Sequence[Staged]) -> Sequence[Leftover]:
-        """Return what any life has staged, except the items in `kept`. The result may contain items that are being staged now.
+        """Return the files and objects that any run has staged, except those of the items in `kept`.
 
-        Also called before `open`. Default: nothing, for a sink that stages rows only in its destination. Raises: StoreUnavailableError if
-        the destination cannot be reached now; StateError if it cannot be read.
+        The result may contain items that are being staged now. Also called before `open`. Default: nothing, for a sink that stages rows
+        only in its destination. Raises: StoreUnavailableError if the destination cannot be reached now; StateError if it cannot be read.
         """
         return ()
 
@@ -595,9 +598,10 @@ class CommittingSink(Sink[V]):
         self._flushed = ()
 
     async def end_life(self, life: str) -> None:
-        """Release the locks that a life still holds, for example in a database session. Its process may be suspended within `commit`.
+        """Release the locks that the run `life` of a worker process still holds, for example in a database session.
 
-        After this call, another process changes the entry of that life so that the life can no longer commit.
+        The process of that run may be suspended within `commit`. After this call, the process that made the call changes the entry of the
+        run, so that the run can no longer commit.
         """
 
     def checks(self) -> Checks:

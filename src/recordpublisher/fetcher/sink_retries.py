@@ -55,7 +55,12 @@ class RetriedCall(Generic[T]):
         self._not_before = -math.inf
 
     async def run(self) -> T:
-        """Return the result of the call. Raises: the errors that `SinkContext.retry` names."""
+        """Make the call until it succeeds or may not be repeated, and return its result.
+
+        Raises: RetriesExhaustedError if the call has failed for too long, or if the job is ending; FencedError if another worker has
+        acquired the shard; PluginError if the call does not return an awaitable; every other error of the call at once. `SinkContext.retry`
+        says how long.
+        """
         self._look_for_stop()
         try:
             return await call_with_retries(self._attempt, self._context.outages, service=self._service)

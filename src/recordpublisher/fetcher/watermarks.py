@@ -97,9 +97,9 @@ BEFORE_ALL_WATERMARKS = -math.inf
 class Alignment:
     """Decides which shard may emit next, so that no shard gets too far ahead, and reports the worker's watermark to `tracker`.
 
-    A record may be emitted if the watermark that its shard would then have is at most the global watermark plus the lookahead. A
-    shard with queued records counts with the watermark of its next record. So a record that is held back can still raise the global
-    watermark. Without a lookahead the shards take turns.
+    A record may be emitted if the watermark that its shard would then have is at most the global watermark plus the lookahead. A shard with
+    queued records counts with the watermark of its next record, so a record that is held back can still raise the global watermark. Without
+    a lookahead the shards take turns.
     """
 
     def __init__(
@@ -318,7 +318,8 @@ class EndedParentHold:
     """Decides for which ended shards watermarks still wait.
 
     Between the parent's last record and the start of the child's reader, no shard would count for the child. The global watermark could
-    rise past the child's first records, which would then be late. So watermarks wait for the parent until its children are known and read.
+    rise past the child's first records, which would then be late. Therefore watermarks wait for the parent until its children are known and
+    read.
 
     - `has_others`: whether other workers exist. They may read a child that is not in the table. The lease table then makes the watermark
       wait for that child.

@@ -151,7 +151,7 @@ class Faults:
         self._kept[drawn.kind] = drawn
 
     def take(self, kind: FaultKind) -> DrawnFault | None:
-        """Return the fault of this kind that `keep` has kept, and remove it. Return None if there is none."""
+        """Remove the fault of this kind that `keep` has kept, and return it. Return None if there is none."""
         return self._kept.pop(kind, None)
 
     def drop_kept(self) -> None:

@@ -236,12 +236,13 @@ class Deliveries:
     def receive(
         self, limit: int, visible_ms: int, now_ms: int, max_receives: int | None, *, dead: bool
     ) -> list[tuple[Delivery, bytes]]:
-        """Return at most `limit` visible records, or dead letters, each with its JSON, and hide them until `visible_ms`.
+        """Hide at most `limit` visible records until `visible_ms`, and return them, each with its JSON.
 
-        If there are both new records and records that became visible again, they take turns to come first. So neither has to wait for the
+        If there are both new records and records that became visible again, they take turns to come first, so neither has to wait for the
         other.
 
-        `max_receives`: after this many receipts, a record becomes a dead letter.
+        `max_receives`: after this many receipts, a record becomes a dead letter. `dead`: whether to receive dead letters, or only other
+        records.
         """
         self._end_timeouts(now_ms, max_receives)
         self.stream.apply_retention()

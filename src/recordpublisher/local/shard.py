@@ -146,7 +146,7 @@ def explicit_hash(text: str) -> int:
 class LogSlice:
     """The result of one read of a shard's log.
 
-    - `fragments`: the records, as pieces of JSON.
+    - `fragments`: the records, each as JSON.
     - `size`: bytes of data and keys of these records.
     """
 
@@ -284,7 +284,7 @@ class ShardLog:
 class SequenceNumbers:
     """The sequence numbers of one shard: 36 digits that identify the shard, followed by the record's counter.
 
-    The counter is the time in ms times a million. So it fits into 64 bits. It also grows while no record arrives, as the service's
+    The counter is the time in ms times a million, so it fits into 64 bits. It also grows while no record arrives, as the service's
     continuation numbers do.
     """
 

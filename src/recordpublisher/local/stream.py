@@ -124,7 +124,7 @@ class Stream:
 
         - `planned`: the hash range and the parents of each new shard.
 
-        The first shards of a stream get the creation time of the stream. So a ShardFilter with that time finds them.
+        The first shards of a stream get the creation time of the stream, so a ShardFilter with that time finds them.
         """
         parents = {parent.id: parent for _, of_child in planned for parent in of_child}
         now = self.clock.now_ms() if parents else self.created_ms

@@ -126,7 +126,7 @@ _UNKNOWN_HOST = ("failed to resolve host", "could not translate host name")
 class Database:
     """One connection to a database. It owns an engine of SQLAlchemy, and the only thread that uses this engine.
 
-    A call waits until the previous one has ended, even if that call was cancelled. So two calls never use the connection at the same time.
+    A call waits until the previous one has ended, even if that call was cancelled, so two calls never use the connection at the same time.
 
     - `key`: the property that has the URI.
 
@@ -154,8 +154,8 @@ class Database:
         After a lost connection or a lock timeout `work` runs again, for up to `flink.job.max.outage`. The first commit may have succeeded
         although its response was lost, so `work` must check that.
 
-        Raises: RetriesExhaustedError if the database does not answer within `flink.job.max.outage`; ConfigurationError if it refuses the
-        user or the statements; any other error of `work`.
+        Raises: RetriesExhaustedError if the database does not answer, or refuses a user whom it has accepted before, for
+        `flink.job.max.outage`; ConfigurationError if it refuses the first connection or the statements; any other error of `work`.
         """
         try:
             return await call_with_retries(
@@ -219,13 +219,16 @@ class Database:
         return not self._has_connected and isinstance(cause, DBAPIError) and names_unknown_host(cause)
 
     def _attempt(self, work: Callable[[Connection], T]) -> T:
+        is_connected = False
         try:
             with self._engine.begin() as connection:
-                self._has_connected = True
+                is_connected = self._has_connected = True
                 return work(connection)
         except DBAPIError as raised:
             error = first_error(raised)
-            if is_permanent(error) or isinstance(error, ProgrammingError):
+            # Who was let in before is probably let in again: while somebody changes the password, its new value may come a moment later.
+            was_let_in = self._has_connected and not is_connected and not is_refused_by_pooler(error)
+            if (is_permanent(error) and not was_let_in) or isinstance(error, ProgrammingError):
                 valid = "a database that this user can open, and in which the tables can be created and written"
                 reason = str(error.orig).strip().partition("\n")[0]  # The statement follows on the next lines.
                 if is_refused_by_pooler(error):
@@ -279,7 +282,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _begin_immediately(engine: Engine) -> None:
-    """Let SQLite take the write lock when a transaction begins. So the data that a transaction reads does not change before it writes.
+    """Let SQLite take the write lock when a transaction begins, so that the data that a transaction reads does not change before it writes.
 
     The driver's own transaction control is off, because it would begin transactions too late and commit before savepoints.
     """

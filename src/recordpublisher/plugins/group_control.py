@@ -1,4 +1,4 @@
-"""Shows and controls a group of workers (GROUP) from outside: drain or seal a worker, and the status of workers and shards."""
+"""Shows and controls a group of workers from outside: drain or seal a worker, and the status of workers and shards."""
 
 import asyncio
 import secrets

@@ -240,8 +240,8 @@ class RecordPublisherFactory(RecordSource):
         later calls are handled in this way:
 
         - A TransientError is retried. An error of another library is retried for `flink.job.max.outage`, and then ends the job.
-        - A ConfigurationError, FatalKinesisError or StateError ends the job at once, because no retry can help. So does a result that is
-          not a list of shards.
+        - A ConfigurationError, FatalKinesisError or StateError ends the job at once, because no retry can help. A result that is not a list
+          of shards also ends the job at once.
         - StreamNotFoundError is retried, and the job continues to read. If `discover` raises it for a minute, the stream counts as deleted.
           A job whose streams were all deleted ends.
 
@@ -442,8 +442,8 @@ def _checked_shards(what: str, stream: str, listed: Any) -> list[Shard]:
     except CycleError as error:
         _, circle = error.args
         raise PluginError(
-            f"{what} returned shards of {stream} that would wait for each other, because each is a parent of the next: "
-            f"{', '.join(circle)}. Give as parents only the shards that were split or merged into a shard"
+            f"{what} returned shards of {stream} whose parents form a cycle: {', '.join(circle)}. The parents of a shard are only the "
+            "shards from which a split or a merge has made it"
         ) from None
     return list(listed)
 

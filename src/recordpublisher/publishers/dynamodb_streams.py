@@ -77,7 +77,7 @@ class DynamoDbStreams:
         def parse(response: dict[str, Any]) -> tuple[list[UserRecord], str | None]:
             following = response.get("NextShardIterator")
             if following is not None and not isinstance(following, str):
-                raise TypeError(f"the iterator is {following!r}, which is not text")
+                raise TypeError(f"the next shard iterator is not a text: {following!r}")
             return [*map(record_of_change, response["Records"])], following
 
         read, following = await self._call("GetRecords", parse, ShardIterator=own, Limit=min(limit, MOST_RECORDS))
@@ -223,7 +223,7 @@ class DynamoDbStreamsFactory(PollingRecordPublisherFactory):
 def _shard(table: str, described: dict[str, Any]) -> Shard:
     """Return the Shard for the service's description of it.
 
-    DynamoDB reports no hash range, by which workers divide shards. So the range is made from the shard id.
+    DynamoDB reports no hash range, by which workers divide shards, so the range is made from the shard id.
     """
     place = int.from_bytes(hashlib.md5(described["ShardId"].encode(), usedforsecurity=False).digest(), "big")
     parent = described.get("ParentShardId")

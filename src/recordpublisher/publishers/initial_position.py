@@ -106,7 +106,7 @@ def check_end_time(
 
 
 def with_oldest_start(properties: Properties) -> Properties:
-    """Return the properties. If they have no start, add a start at TRIM_HORIZON."""
+    """Return the properties, with a start at TRIM_HORIZON if they have no start."""
     # Without this, a read with an end would start at the tip, which is the default, and would be empty.
     is_given = properties.is_set(INITIAL_POSITION)
     return properties if is_given else properties.merged({INITIAL_POSITION.key: PositionType.TRIM_HORIZON.value})

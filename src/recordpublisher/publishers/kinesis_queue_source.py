@@ -313,9 +313,7 @@ class KinesisQueue(QueueSource):
         return next((queue for queue in queues if queue.name == name), None)
 
     async def _find_or_create(self) -> str:
-        """Return the ARN of the queue when the queue is no longer CREATING. Create it if it does not exist and `flink.queue.create` allows
-        that.
-        """
+        """Create the queue if it does not exist and `flink.queue.create` allows that, wait until it is ACTIVE, and return its ARN."""
         policy = DESCRIBE_STREAM_RETRIES.policy(self._properties)
         queue = await call_with_retries(lambda: self._find(self._stream()), policy)
         if queue is None:

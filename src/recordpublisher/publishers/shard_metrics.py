@@ -82,7 +82,7 @@ class ShardMetrics:
     )
     late_after_takeover: int = _counter(
         "records",
-        "GROUP: records below the global watermark that were read again because a dead worker had not stored their position",
+        "records below the global watermark that were read again because a dead worker of the group had not stored their position",
         is_summed=True,
     )
     future_event_times: int = _counter(

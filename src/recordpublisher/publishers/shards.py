@@ -114,12 +114,18 @@ def stored_shard_from(entries: Mapping[str, Any]) -> Shard:
 
 
 def receiver_shard(stream: str, number: int) -> Shard:
-    """Return a Shard that stands for receiver `number` of a queue in batches, metrics and logs. A queue itself has no shards."""
+    """Return a Shard that stands for receiver `number` of a queue (from 0) in batches, metrics and logs. A queue has no shards.
+
+    A *receiver* is the part of a job that receives records from the queue, with one call at a time.
+    """
     return Shard(stream, f"receiver-{number:03}")
 
 
 def is_receiver(shard_id: str) -> bool:
-    """Return whether a shard id is that of a receiver of a queue (`receiver_shard`). Its records have no positions."""
+    """Return whether a shard id was made by `receiver_shard`. It then stands for a receiver of a queue, and not for a shard.
+
+    Records of a queue have no positions.
+    """
     return _RECEIVER.fullmatch(shard_id) is not None
 
 

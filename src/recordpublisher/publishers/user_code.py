@@ -107,7 +107,7 @@ class ForeignExitError(RuntimeError):
 def exits_as_errors(*, is_import: bool = True) -> Iterator[None]:
     """Raise a SystemExit or CancelledError of the `with` block as an error. Otherwise it would end the process or task without a message.
 
-    The block imports or calls code of a user or plugin, and awaits nothing. So its CancelledError is not a cancellation of the task.
+    The block imports or calls code of a user or plugin, and awaits nothing, so its CancelledError is not a cancellation of the task.
     KeyboardInterrupt passes, because it may be Ctrl-C.
 
     - `is_import`: whether the block imports a module. Then the error does not name a function: the caller's message names the module.
@@ -204,7 +204,9 @@ def refuse_unrun_results(results: Sequence[Any]) -> None:
         for each in results:
             if isinstance(each, types.CoroutineType):
                 each.close()  # Closed, because Python would also warn of a coroutine that never ran.
-        raise TypeError(f"the function returned {_article(result)}, of which no code has run: return the result itself")
+        raise TypeError(
+            f"the function returned {_article(result)}, and none of its code has run: return the result itself"
+        )
 
 
 def _article(result: object) -> str:

@@ -1,4 +1,7 @@
-"""Computes the metrics, the progress and the readiness of a queue job. It has metrics of receivers instead of shards."""
+"""Computes the metrics, the progress and the readiness of a queue job.
+
+A queue has no shards, so each receiver (a part of the job that receives records) has metrics instead.
+"""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ FULL_RECEIVES = 10
 class Receivers:
     """Owns the receivers and their queued records, and lets only one call of the sink run at a time.
 
-    At first one receiver calls the queue. After ten full receives in a row whose records were written, one more receiver calls. So a slow
-    sink does not get more records than it can handle. After an empty receive, one receiver fewer calls.
+    At first one receiver calls the queue. After ten full receives in a row whose records were written, one more receiver calls. A slow sink
+    therefore does not get more records than it can handle. After an empty receive, one receiver fewer calls.
 
     - `most_open`: a receiver waits when it has this number of records that are not acknowledged.
     - `most_bytes`: every receiver waits when all receivers together hold this number of bytes that are not written.
@@ -346,11 +346,15 @@ class Receivers:
         self._run_bytes += batch.raw_bytes
 
     def _holds(self, receiver: Receiver, numbers: Sequence[str]) -> bool:
-        """Return whether all of these records are still hidden from other processes. If not, release them (`InFlight.give_up`)."""
+        """Return whether all of these records are still hidden from other processes.
+
+        If one is not, its visibility timeout has expired, and the queue delivers it again. The records are then given up
+        (`InFlight.give_up`).
+        """
         if self._in_flight.are_held(numbers):
             return True
         log.warning(
-            "the visibility timeout of %s of %s expired before the write, so the queue delivers them again",
+            "%s of %s became visible in the queue again before they were written, so the queue delivers them once more",
             counted(len(numbers), "record"),
             receiver.shard.key,
         )
@@ -359,7 +363,10 @@ class Receivers:
 
 
 class Receiver(msgspec.Struct, eq=False):
-    """One receiver, which makes one call at a time, and the records of that call. For sinks and metrics it is a shard."""
+    """One receiver, with the records of its current call. It makes one call to the queue at a time.
+
+    For sinks and metrics it looks like a shard (`receiver_shard`).
+    """
 
     index: int
     shard: Shard

@@ -75,7 +75,8 @@ CLOSE_SECONDS = 0.1
 async def check_that_close_releases(use: Callable[[], Awaitable[None]]) -> None:
     """Check that a plugin that was used and closed leaves no socket, transport, session or file open.
 
-    Python and libraries warn of such an object (ResourceWarning) when it is deleted. So this finds nothing that is still referred to.
+    Python and libraries warn of such an object (ResourceWarning) when it is deleted. The check therefore finds nothing that is still
+    referred to.
 
     `use`: opens a plugin, uses and closes it, and keeps no reference to it.
 

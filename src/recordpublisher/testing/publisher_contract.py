@@ -51,7 +51,7 @@ from .publisher_runs import (
 )
 
 CANCEL_AFTER_STEPS = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55)
-"""After how many steps of the event loop the runs are cancelled. So they are interrupted at different places."""
+"""After how many steps of the event loop each run is cancelled. They differ, so that runs are interrupted at different places."""
 MAX_STEP_SECONDS = 0.1
 """How long a run may block the event loop at once (seconds). On a busy machine one run may block it for longer, but not each of
 `TIMED_RUNS` runs.
@@ -189,7 +189,7 @@ class PublisherContract(OpenShardContract):
 
     @on_case
     async def test_a_start_at_the_tip_leaves_out_what_is_there(self, case: PublisherCase) -> None:
-        """Check that a start at LATEST reads no stored record. So nothing is read of a shard that has ended."""
+        """Check that a start at LATEST reads no stored record, and nothing of a shard that has ended."""
         if await _read_from(case, StartingPosition.latest()):
             await asyncio.sleep(1.1)  # LATEST may become a time of the service, in whole seconds.
             read = len(await _read_from(case, StartingPosition.latest()))

@@ -34,7 +34,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Arguments], T], *args: *Arguments
     ) -> asyncio.Future[T]:
-        """Call the function now, in this thread, without advancing the time. So `asyncio.to_thread` works, for example to read a file."""
+        """Call the function now, in this thread, without advancing the time. `asyncio.to_thread` uses it, for example to read a file."""
         done = self.create_future()
         try:
             done.set_result(func(*args))

@@ -225,4 +225,4 @@ def test_a_worker_that_was_replaced_names_how_many_calls_run(caplog):
         return counted
 
     assert run_virtual(story()) == 2
-    assert "writes and calls that were running here: 2" in caplog.text
+    assert "In the middle of a write or a call here: 2" in caplog.text

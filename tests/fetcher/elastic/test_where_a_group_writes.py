@@ -72,9 +72,9 @@ def test_a_group_with_new_positions_is_told_whose_rows_are_there_already(caplog)
 
     run_virtual(story())
     (told,) = [
-        each.getMessage() for each in caplog.records if "so their positions are in another place" in each.getMessage()
+        each.getMessage() for each in caplog.records if "those of the rows are in another place" in each.getMessage()
     ]
-    assert told.startswith("no positions are stored in memory yet, but UsedTable has rows of another-job/0, ")
+    assert told.startswith("UsedTable has rows that were written by another-job/0, and memory has no positions")
 
 
 class UsedTable(committing_sink.TableSink):

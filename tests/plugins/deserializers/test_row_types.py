@@ -190,7 +190,7 @@ def test_a_required_field_must_be_there():
         ({}, r"\$.a has the type None"),
         ({"type": ["string", "integer"]}, r"\$.a may have several types"),
         ({"type": "array"}, r"\$.a\[\] has no type"),
-        ({"$ref": "#/$defs/missing"}, r"#/\$defs/missing is not a part of this file"),
+        ({"$ref": "#/$defs/missing"}, r"#/\$defs/missing names nothing in this file"),
         ({"$ref": "#/properties/a"}, "is recursive"),
     ],
 )

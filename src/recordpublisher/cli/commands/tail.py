@@ -386,6 +386,10 @@ def given_sequence_number(start: str | None, *, is_own: bool = False) -> str | N
 def start_properties(start: str | None, since: str | None, now_ms: int, *, is_own: bool = False) -> dict[str, str]:
     """Return the properties for `--from` or `--since`; empty if neither is given, or if `--from` is a sequence number.
 
+    - `start`, `since`: the values of `--from` and `--since`.
+    - `now_ms`: the current time (epoch ms).
+    - `is_own`: whether a plugin's publisher is read. It decides which values are sequence numbers (`given_sequence_number`).
+
     Raises: ConfigurationError if both are given, if one is malformed, or if the time is in the future.
     """
     if since is not None:

@@ -425,7 +425,7 @@ class SourceWithChecks:
         return url
 
     async def findings(self, stream: str) -> list[Finding]:
-        """Return the findings of the source's own checks. If the source is not a wrapper, add the finding whether it lists shards."""
+        """Run the source's own checks, and return their findings. If the source is not a wrapper, also check whether it lists shards."""
         table, factory = stream_name(stream), self._source
         checks: Checks | None = None
 

@@ -20,8 +20,7 @@ T = TypeVar("T")
 class CommittingCalls:
     """Calls the methods that `CommittingSink` adds to `Sink`. They have the same names here, and `CommittingSink` describes them.
 
-    Each result is checked, so that the job ends before it stores positions of rows that the sink may have lost. A *life* is one run of a
-    worker.
+    Each result is checked, so that the job ends before it stores positions of rows that the sink may have lost.
 
     Each method raises the errors of the sink's method, with a note that names it. It raises PluginError if the sink's method returns a
     wrong type, has not awaited a call, or raises an exception that would end the task without a message.
@@ -43,7 +42,7 @@ class CommittingCalls:
         return found
 
     async def begin(self, life: str) -> None:
-        """Begin a run of a worker (`life`): drop the rows that the sink has not committed."""
+        """Begin the run `life` of a worker process: drop the rows that the sink has not committed."""
         await self._call_for_nothing("begin", life)
 
     async def stage(self, number: CommitNumber) -> Staged | None:
@@ -92,11 +91,11 @@ class CommittingCalls:
         return await self._call_for_items("writers", str)
 
     async def discard(self, has_ended: Callable[[str], bool], kept: Sequence[Staged]) -> None:
-        """Delete the staged items of each run of a worker (life) that `has_ended`, except those in `kept`."""
+        """Delete the staged items of each run of a worker process that `has_ended`, except the items in `kept`."""
         await self._call_for_nothing("discard", has_ended, kept)
 
     async def forget_ended_lives(self, is_forgotten: Callable[[str], bool]) -> bool:
-        """Delete what the destination remembers of each run of a worker (life) that `is_forgotten`. Return whether nothing is left."""
+        """Delete what the destination keeps of each run of a worker process that `is_forgotten`. Return whether nothing is left."""
         found: bool = await self._call("forget_ended_lives", is_forgotten)
         self._check("forget_ended_lives", found, isinstance(found, bool), "True or False")
         return found
@@ -110,7 +109,7 @@ class CommittingCalls:
         await self._call_for_nothing("remove", leftovers)
 
     async def end_life(self, life: str) -> None:
-        """Release the locks that a run of a worker (`life`) holds."""
+        """Release the locks that the run `life` of a worker process holds."""
         await self._call_for_nothing("end_life", life)
 
     async def _call(self, method: str, *given: Any) -> Any:

@@ -232,10 +232,9 @@ async def warn_of_rows_of_other_positions(sink: CommittingSink, place: str) -> N
     """
     if writers := await CommittingCalls(sink).writers():
         log.warning(
-            "no positions are stored in %s yet, but %s has rows of %s, so their positions are in another place. "
-            "This job may write the same records again. To continue at those positions, start with their "
-            "flink.state.uri and flink.job.name",
-            place,
+            "%s has rows that were written by %s, and %s has no positions: those of the rows are in another place. Records may be "
+            "written twice. To continue after the rows, start with the flink.state.uri and flink.job.name of their job",
             sink.destination(),
             few_of(sorted(writers)),
+            place,
         )

@@ -187,8 +187,8 @@ class GroupMembership:
                 in_flight = self._shards.in_flight
                 self._counts.count_replaced(in_flight)
                 group_log.warning(
-                    "worker %s was replaced (%s): records after its last stored positions are read again; writes and "
-                    "calls that were running here: %d",
+                    "worker %s was replaced (%s). Records after its last stored positions are read again. In the middle of a write or a "
+                    "call here: %d",
                     worker.name,
                     error,
                     in_flight,

@@ -57,7 +57,8 @@ class LeaseCheckpointer(Checkpointer):
         except StoreUnavailableError as error:
             log.warning("a checkpoint was not stored, the next one tries again: %s", with_notes(error))
         except FencedError as error:
-            log.warning("a checkpoint was not stored; the process continues as a new worker: %s", with_notes(error))
+            text = "a checkpoint was not stored: %s. The process joins again as a new worker, and records since the last one are read again"
+            log.warning(text, with_notes(error))
 
     async def take_last(self, *, is_stopped: bool) -> None:
         """Take the last checkpoint and leave the group.

@@ -219,7 +219,7 @@ class LeasedOwnership(ShardOwnership):
     async def _end_expired(self, listed: Sequence[Shard], missing: MissingShards) -> None:
         """Mark shards of this process as ended if no listing shows them and they are past retention. Each is a gap in the records.
 
-        A shard of a deleted stream is left out. So is a shard that is younger than every listed shard, because then the listing is old.
+        A shard of a deleted stream is left out, and so is a shard that is younger than every listed shard, because then the listing is old.
 
         Raises: DataLossError if records were lost and the job does not accept that; StoreUnavailableError if the source does not answer.
         """
@@ -233,7 +233,7 @@ class LeasedOwnership(ShardOwnership):
             await missing.check([shard.key for shard in unknown], {shard.stream for shard in unknown})
         except RecordPublisherError as error:
             raise StoreUnavailableError(
-                f"the service's list of shards lacks shards of the job, and it cannot be checked whether they still exist: {error}"
+                f"shards of the job are missing in the service's list, and the check whether they still exist has failed: {error}"
             ) from error
         asked = self.leased.unknown.intersection(shard.key for shard in unknown)
         states = self.leased.states(filter(missing.is_expired, asked))

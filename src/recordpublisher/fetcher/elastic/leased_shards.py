@@ -30,7 +30,7 @@ from .positions_with_rows import SinkLives
 class LeasedShards:
     """Reads the shards whose leases this worker holds (the `ShardReaders` port).
 
-    A lease has only the key of a shard, but reading also needs the shard's hash range. So a new shard waits in `unknown` until a listing
+    A lease has only the key of a shard, but reading also needs the shard's hash range, so a new shard waits in `unknown` until a listing
     shows it. A shard whose stream is no longer read keeps its lease, and its position is stored unchanged.
     """
 

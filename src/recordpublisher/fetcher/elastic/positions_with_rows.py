@@ -203,7 +203,8 @@ class PositionsWithRows(PositionStore):
 class SinkLives:
     """Decides which worker of this process may use the `CommittingSink`. In a group, a process is one worker after another.
 
-    A `life` is one run of a worker, and has the worker's name. After the next life has begun, a life can stage nothing.
+    The argument `life` is the name of a worker, which is one run of the process. When the next run has begun, an earlier run can stage
+    nothing.
     """
 
     def __init__(self, sink: CommittingSink, emitter: Emitter, clock: Clock) -> None:

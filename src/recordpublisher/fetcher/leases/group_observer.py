@@ -169,10 +169,10 @@ class GroupObserver:
         return max(self._settings.duration, (record.lease_ms or 0) / 1000)
 
     async def _read_records(self) -> tuple[float, dict[str, StoredDocument[WorkerRecord]]]:
-        """Read the worker records. Return when the read was sent, and the records.
+        """Read the worker records. Return the time when the read was sent, and the records.
 
         The records must not be older than the lease table, because the record of a shard's owner must already count the shard in its
-        watermark. So the first read after a new table is consistent, and later reads never replace a record by an older one.
+        watermark. Therefore the first read after a new table is consistent, and later reads never replace a record by an older one.
         """
         version, before = self._cache.version, self._records
         sent, is_consistent = self._clock.boottime(), version != self._consistent_since

@@ -452,6 +452,8 @@ async def alone_part_of(group: GroupStore, entries: GroupStore | None, table: Le
 
     Return None if there are none, for example because the table was replaced in the meantime.
 
+    `entries`: the store next to the sink's rows, or None. It is read before `group`.
+
     Raises: MissingPositionsError if the job's sink kept the part with its rows, and this process's sink does not have it.
     """
     assert table.alone is not None

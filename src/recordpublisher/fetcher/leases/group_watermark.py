@@ -68,8 +68,8 @@ class WorkerWatermark:
     """Computes the watermark that this worker reports for its shards. Keeps the shards that the worker has recently released.
 
     Before a worker acquires a shard, it stores the shard's position. From then on it counts the shard. It stops counting some time after
-    the lease table names another worker, because other workers may still use an older version of the table. So at any time at least one
-    worker counts each shard.
+    the lease table names another worker, because other workers may still use an older version of the table. Therefore, at any time, at
+    least one worker counts each shard.
     """
 
     def __init__(self, linger_seconds: float) -> None:

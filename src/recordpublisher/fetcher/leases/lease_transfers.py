@@ -23,8 +23,8 @@ log = logging.getLogger("recordpublisher.group")
 MAX_PAUSE_SECONDS = 5.0
 """The longest pause between two checkpoints while the sink has records of a released shard to finish (seconds).
 
-The pause doubles up to this value, or up to `LEAVING_POLL_SECONDS` if the worker is leaving. So a transfer takes at most twice as long as
-the sink needs, and a slow transfer costs few writes.
+The pause doubles up to this value, or up to `LEAVING_POLL_SECONDS` if the worker is leaving. Therefore a transfer takes at most twice as
+long as the sink needs, and a slow transfer costs few writes.
 """
 WARN_SECONDS = 60.0
 

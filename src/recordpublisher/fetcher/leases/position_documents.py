@@ -78,10 +78,10 @@ class PositionPart:
 
 
 class PositionKey(NamedTuple):
-    """The key of a position: a shard (`Shard.key`), and the epoch of the lease under which it is read.
+    """The key of a position: a shard (`Shard.key`), and the epoch of the lease under which the shard is read.
 
-    A worker may have two positions of the same shard: one under the lease that it has released, and one that it has stored in advance, to
-    acquire the shard again.
+    A worker may have two positions of the same shard. One belongs to the lease that the worker has released. The other belongs to the lease
+    under which it will acquire the shard again, because a worker stores the position of a shard before it acquires the shard.
     """
 
     shard: str

@@ -102,7 +102,7 @@ class ShardListing:
         return ListedChanges(found, unknown | gone, children, self._of_deleted_streams(table))
 
     def _seen_now(self, lease: Lease) -> Lease:
-        """Return `lease`. Set its `seen_ms` to the current time if it is not known when the shard began.
+        """Return `lease`, with the current time as its `seen_ms` if it is not known when the shard began.
 
         It is known if the shard was in the first listing, if the lease names parents, or if `seen_ms` is set.
         """

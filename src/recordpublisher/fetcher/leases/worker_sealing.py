@@ -58,7 +58,7 @@ async def seal_silent(observer: GroupObserver, view: GroupView) -> GroupView:
         except ConflictError:
             continue
         log.warning(
-            "worker %s sent no heartbeat for %g s: it counts as ended (it was sealed), and other workers take its shards",
+            "worker %s sent no heartbeat for %g s: it is declared dead, and other workers take its shards",
             worker,
             lease_seconds,
         )

@@ -169,7 +169,7 @@ def millis_behind_latest(entry: ShardEntry, now_ms: int) -> int:
 
 
 def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -> int | None:
-    """Return the age of the oldest unfinished record of a shard (ms). This is the only definition of lag.
+    """Return the age of the oldest unfinished record of a shard (ms). Metrics, alarms, the status line and progress lines use this number.
 
     A record is unfinished if it was not read, was read and not written, or was written and not finished by the sink. The result is 0 if
     there is none, and None if the lag is not known because the shard was not read yet.

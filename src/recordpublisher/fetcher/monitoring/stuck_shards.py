@@ -96,7 +96,7 @@ def _is_above(entry: ShardEntry, value: int | None) -> bool:
 class UnchangedTimer:
     """Adds up the time between checks that have seen the same value.
 
-    Between two checks at most `max_gap` seconds count. So a process raises no alarm only because it was suspended or had no CPU.
+    Between two checks at most `max_gap` seconds count, so a process raises no alarm only because it was suspended or had no CPU.
     """
 
     def __init__(self, max_gap: float) -> None:
@@ -305,7 +305,7 @@ class UnreadRecordsCheck:
         return await self._with_tips(observed)
 
     async def _with_tips(self, observed: Sequence[CheckedShard]) -> list[UnreadFinding]:
-        """Return the findings of all shards. If a check could not tell whether its shard has unread records, ask the service."""
+        """Ask the service about each shard whose check could not tell whether it has unread records. Return the findings of all shards."""
         conclusive = [observation for _, _, observation in observed if observation.unread is not None]
         inconclusive = [each for each in observed if each[2].unread is None]
         for start in range(0, len(inconclusive), PARALLEL_TIP_REQUESTS):

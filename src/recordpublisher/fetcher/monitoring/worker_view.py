@@ -27,7 +27,7 @@ from .workers_wanted import WorkersWanted
 
 
 class WorkerView(msgspec.Struct, frozen=True):
-    """The parts of a fetcher from which the metrics of its worker are computed. Without a group, the metrics of leases are 0 or null."""
+    """The parts of a fetcher from which the metrics of its worker are computed. Without a group, the metrics of the group are 0 or null."""
 
     table: ShardTable
     tracker: WatermarkTracker
@@ -87,7 +87,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "epoch ms")
     def global_watermark(self) -> int | None:
-        """The last known global watermark."""
+        """The last known global watermark. The next record of each shard counts, so it may be above the `watermark` of a shard."""
         return self.alignment.global_watermark
 
     @metric(TEXT)
@@ -200,32 +200,32 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(TEXT)
     def worker(self) -> str | None:
-        """GROUP: the name of this process in its group; null without a group."""
+        """The name of this process in its group; null without a group."""
         return self.tracker.worker
 
     @metric(COUNTER, "shards")
     def leases_taken(self) -> int:
-        """GROUP: shards that this process acquired."""
+        """Shards that this process acquired in its group."""
         return self.leases.taken
 
     @metric(COUNTER, "shards")
     def leases_given(self) -> int:
-        """GROUP: shards that this process released to others before the shards ended."""
+        """Shards that this process released to other processes of its group before the shards ended."""
         return self.leases.given
 
     @metric(COUNTER, "workers")
     def workers_sealed(self) -> int:
-        """GROUP: workers that this process declared dead (sealed), because they sent no heartbeat for their lease duration."""
+        """Workers of the group that this process declared dead (sealed), because they sent no heartbeat for their lease duration."""
         return self.leases.sealed
 
     @metric(COUNTER, "times")
     def worker_replaced(self) -> int:
-        """GROUP: how often other processes have replaced the worker of this process."""
+        """How often other processes of the group have replaced the worker of this process."""
         return self.leases.replaced
 
     @metric(COUNTER, "records")
     def in_flight_when_replaced(self) -> int:
-        """GROUP: records being written, and running calls of handlers, when this process's worker was replaced.
+        """Records being written, and running calls of handlers, when other processes of the group replaced this process's worker.
 
         Other processes may write these records too.
         """
@@ -233,7 +233,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def withheld_shards(self) -> int:
-        """GROUP: shards that another worker, which sends heartbeats, should have released and has not.
+        """Shards that another worker of the group should have released and has not, although it sends heartbeats.
 
         Exactly one process counts each of these shards.
         """
@@ -241,7 +241,7 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "shards")
     def unowned_shards(self) -> int:
-        """GROUP: shards that could be read and that no process read, when this process last read the group's store.
+        """Shards that no process of the group read, although they could be read, when this process last read the group's store.
 
         A shard whose worker has sent no heartbeat for half of its lease counts too.
         """
@@ -249,12 +249,15 @@ class WorkerView(msgspec.Struct, frozen=True):
 
     @metric(GAUGE, "ms")
     def unowned_ms(self) -> int:
-        """GROUP: the longest time for which one of the unowned shards has had no reader."""
+        """The longest time for which one of the group's unowned shards (`unownedShards`) has had no reader."""
         return round(self.leases.unowned_seconds * 1000)
 
     @metric(GAUGE, "workers")
     def workers_wanted(self) -> float | None:
-        """GROUP: this process's part of the number of workers that the group should have; the sum over all processes is that number."""
+        """The number of workers that the load of this process needs, which may be a fraction; null without a group.
+
+        The sum over all processes of the group is the number of workers that the group should have.
+        """
         return None if self.tracker.worker is None else round(self.wanted.part, 2)
 
 

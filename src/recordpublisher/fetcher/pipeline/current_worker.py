@@ -78,7 +78,7 @@ class LeaseGate:
     def may_write_now(self) -> bool:
         """Return whether a heartbeat was confirmed lately, and since the last suspension of the process.
 
-        A sink that sends from a queue may ask before each record. So a positive answer is reused within the same millisecond of the wall
+        A sink that sends from a queue may ask before each record, so a positive answer is reused within the same millisecond of the wall
         clock, which continues during a suspension.
         """
         now_ms, permission = self._clock.now_ms(), self._current.permission

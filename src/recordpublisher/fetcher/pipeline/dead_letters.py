@@ -36,7 +36,8 @@ class DeadLetterHandler:
     After a crash a dead letter may be written again.
 
     - `count(key, counter)`: counts a record of a shard (`Shard.key`) in one of its metrics.
-    - `rejected`: number of records that the job's sink has rejected or skipped. The number of written records includes them.
+    - `rejected`: number of records that the job's sink has rejected or skipped. They also count as written, because the sink has received
+      them.
     """
 
     def __init__(

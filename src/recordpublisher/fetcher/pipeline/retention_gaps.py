@@ -206,7 +206,10 @@ class RetentionGaps:
             raise error
 
     def accept(self, entry: ShardEntry, error: DataLossError) -> bool:
-        """Return whether the job continues in spite of lost records (`flink.state.dataloss=CONTINUE`). If so, count and log the loss."""
+        """Return whether the job continues in spite of lost records (`flink.state.dataloss=CONTINUE`).
+
+        If it continues, the loss is counted and logged.
+        """
         if not self.accepts_loss:
             return False
         entry.metrics.add("retention_gaps")

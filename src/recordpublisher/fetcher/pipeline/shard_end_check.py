@@ -32,8 +32,8 @@ LONGEST_PAUSE = 30.0
 class ShardEndCheck:
     """Checks whether a shard has really ended. Shards that end together share one listing.
 
-    A shard that is stored as ended is never read again. So if a publisher ends a shard and names no children, the listing of its source
-    must confirm the end. Shards of Kinesis are not checked, because the service names the children with the end.
+    A shard that is stored as ended is never read again. Therefore, if a publisher ends a shard and names no children, the listing of its
+    source must confirm the end. Shards of Kinesis are not checked, because the service names the children with the end.
     """
 
     def __init__(self, factory: RecordPublisherFactory, clock: Clock) -> None:

@@ -56,7 +56,7 @@ class ShardDiscovery:
         A stream that does not exist is left out, with one warning, in two cases:
 
         - The list of streams may change.
-        - The list is fixed, and an earlier call has found all of its streams. So the stream was deleted since then.
+        - The list is fixed, and an earlier call has found all of its streams, so the stream was deleted since then.
 
         Raises: StreamNotFoundError if no stream exists, or if the first call does not find all streams of a fixed list; any other error of
         a listing.
@@ -74,7 +74,8 @@ class ShardDiscovery:
                 if is_needed or len(missing) == len(self.streams):
                     raise
                 if stream not in self.not_found:
-                    log.warning("%s; the job looks for it again at each listing", error, extra=log_extra(stream))
+                    text = "%s; the job reads its other streams, and looks for this one again every flink.shard.discovery.intervalmillis"
+                    log.warning(text, error, extra=log_extra(stream))
                 self.opened.discard(stream)
                 self.not_found.add(stream)
         self._has_listed = True
@@ -198,8 +199,8 @@ PARALLEL_CALLS = 8
 class MissingShards:
     """Decides which of the shards that a listing lacks are past retention.
 
-    ListShards is eventually consistent: a listing may lack a shard that an earlier one had, or a parent whose child it shows. So a shard
-    counts as past retention only when the service cannot find the shard itself. Otherwise its children could be read before its own
+    ListShards is eventually consistent: a listing may lack a shard that an earlier one had, or a parent whose child it shows. Therefore a
+    shard counts as past retention only when the service cannot find the shard itself. Otherwise its children could be read before its own
     records.
     """
 
@@ -302,7 +303,10 @@ class OwnedShards:
             self._add_if_ours(shard, self._unlisted_states.pop(shard.key, fresh))
 
     def known_states(self, stream: str) -> dict[str, ShardState]:
-        """Return the kept states of the shards of a stream that is not read, by `Shard.key`."""
+        """Return the states of the shards of a stream that the job does not read now, by `Shard.key`.
+
+        The job has restored these states, or it has kept them when the stream left the list of streams.
+        """
         known = {**self._unlisted_states, **self._kept_states}
         return {key: state for key, state in known.items() if stream_of(key) == stream}
 

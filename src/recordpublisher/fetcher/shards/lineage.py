@@ -13,7 +13,7 @@ def parent_keys(shard: Shard) -> list[str]:
 def parents_ended(parents: Iterable[str], is_ended: Callable[[str], bool]) -> bool:
     """Return whether a shard with these parents (`Shard.key`) may start.
 
-    A shard may start when the last record of each parent was emitted. So all ancestors of a started shard were read to their ends
+    A shard may start when the last record of each parent was emitted, so all ancestors of a started shard were read to their ends
     (`finished_ancestors`).
 
     `is_ended`: returns whether one parent has ended. For an unknown parent the caller decides:

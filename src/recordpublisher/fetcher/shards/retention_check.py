@@ -123,7 +123,12 @@ class RetentionCheck:
         return RetentionGap.LOST
 
     async def _is_retained(self, shard: Shard, seen_ms: int, next_ms: int | None) -> bool:
-        """Return whether every record that arrived at `seen_ms` or later is still retained, as far as the service's last answers show."""
+        """Return whether it is certain that every record that arrived at `seen_ms` or later is still retained.
+
+        The cached answers of the service decide. Without an answer about the stream's retention, the shortest retention that a stream can
+        have is assumed. If `next_ms` is more than `HOLE_MS` after `seen_ms`, the retention may have been shortened, so an answer about it
+        that is older than `STILL_THERE_SECONDS` is requested again. `gap_after` describes `seen_ms` and `next_ms`.
+        """
         has_hole = next_ms is not None and next_ms - seen_ms > HOLE_MS
         cache_seconds = STILL_THERE_SECONDS if has_hole else CACHE_SECONDS
         now_ms, oldest_ms = self._clock.now_ms(), await self.oldest_retained_ms(shard.stream, cache_seconds)

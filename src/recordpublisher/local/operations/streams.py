@@ -332,12 +332,12 @@ def stop_stream_encryption(account: Account, request: requests.ChangeEncryption)
 
 
 def enable_enhanced_monitoring(account: Account, request: requests.ChangeMonitoring) -> object:
-    """Add shard metrics to the settings. The endpoint collects no metrics."""
+    """Add shard metrics to the stream's settings. The embedded endpoint stores the setting, but produces no such metrics."""
     return _change_monitoring(account, request, adds=True)
 
 
 def disable_enhanced_monitoring(account: Account, request: requests.ChangeMonitoring) -> object:
-    """Remove shard metrics from the settings. The endpoint collects no metrics."""
+    """Remove shard metrics from the stream's settings. The embedded endpoint produces no such metrics."""
     return _change_monitoring(account, request, adds=False)
 
 

@@ -152,7 +152,7 @@ class Archive:
         return None if self._lister is None else await self._lister.oldest_record(shard)
 
     def may_warn_of_late_beginning(self) -> bool:
-        """Return True at the first call only. So a job warns once that older files of shards are missing."""
+        """Return True at the first call only, so that a job warns once that older files of shards are missing."""
         is_first, self._has_late_beginning = not self._has_late_beginning, True
         return is_first
 

@@ -410,7 +410,11 @@ class ArchivePublisher(RecordPublisher):
 
     @property
     def _read_ms(self) -> int:
-        """The time up to which the reader may have read (epoch ms). It is now, less the time for which the process was suspended."""
+        """The latest time up to which the reader can have read the stream (epoch ms).
+
+        It is the current time minus the time for which the process was suspended since the last batch. The last response may have arrived
+        before that suspension.
+        """
         suspended = self._archive.suspension.lost_seconds - self._lost_seconds
         return self._archive.clock.now_ms() - round(suspended * 1000)
 

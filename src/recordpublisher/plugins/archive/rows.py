@@ -50,8 +50,8 @@ class ArchivedRows(Protocol):
 class DecodeBuffer:
     """Keeps decoded groups of rows in memory, up to `limit` bytes, and drops those that were unused for longest.
 
-    A dropped group is decoded again when it is needed. So a shard that alignment holds back does not keep memory that a shard with a
-    lower watermark needs.
+    A dropped group is decoded again when it is needed, so a shard that alignment holds back does not keep memory that a shard with a lower
+    watermark needs.
     """
 
     def __init__(self, limit: int) -> None:
@@ -352,7 +352,7 @@ class JsonRows:
 
 
 def _pieces(content: bytes) -> list[memoryview]:
-    """Split a file into pieces of whole lines. One piece at a time is decoded."""
+    """Split the content of a file into parts of whole lines. The reader decodes one part at a time."""
     pieces, start, view = [], 0, memoryview(content)
     while start < len(content):
         stop = content.find(b"\n", start + _PIECE_BYTES) + 1 or len(content)

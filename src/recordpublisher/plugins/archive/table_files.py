@@ -72,7 +72,14 @@ def table_files(uri: str, properties: Properties, order_of: OrderOf) -> ArchiveF
 
 
 class RowPiece(NamedTuple):
-    """The rows of one shard in one row group of a Parquet file that another program wrote."""
+    """A *piece* of a file: the rows of one shard in one row group of a Parquet file.
+
+    The files that another program wrote are read in pieces, because they may have rows of many shards and ranges.
+
+    - `group`: the number of the row group in the file.
+    - `rows`: number of rows.
+    - `first`, `last`: the lowest and the highest position of the rows, each as a sort key and as text.
+    """
 
     path: str
     group: int
@@ -84,7 +91,7 @@ class RowPiece(NamedTuple):
 class FileOfPieces(NamedTuple):
     """Pieces (`RowPiece`) that are read together, as if they were one file.
 
-    - `name`: a file name that `ranges_of` accepts.
+    - `name`: a name for them that says which range they cover, in the form that `ranges_of` parses.
     - `is_proven`: whether it is certain that no row is missing between the pieces.
     """
 
@@ -94,10 +101,13 @@ class FileOfPieces(NamedTuple):
 
 
 class _TableFiles:
-    """The files of a table, under names that `ranges_of` accepts.
+    """The files of an archive in a table. Each has a name that says which range of sequence numbers it covers (see `ranges_of`).
 
-    - `_sources`: what each name stands for: a file of the table, or pieces of files.
-    - `_pieces`: the pieces of each file that another program wrote, by path. They are read once, because a file never changes.
+    A file that another program wrote has no range of its own. It is read in pieces (`RowPiece`), and pieces whose rows overlap have one
+    name together.
+
+    - `_sources`: what to read for each name: the path of a file, or pieces.
+    - `_pieces`: the pieces of each file that is read in pieces, by path and shard. They are found once, because a file never changes.
     """
 
     def __init__(
@@ -133,7 +143,10 @@ class _TableFiles:
         )
 
     async def opened(self, path: str) -> ArchivedRows:
-        """Open the file at `path`, or the pieces that `path` stands for. Raises: StateError if too many pieces overlap."""
+        """Open the file or the pieces that the name `path` stands for.
+
+        Raises: FileNotFoundError if no listing has returned the name; StateError if too many pieces overlap.
+        """
         source = self._sources.get(path)
         if source is None:
             raise FileNotFoundError(path)
@@ -235,7 +248,7 @@ class _TableFiles:
         names: Sequence[str],
         foreign: Sequence[str],
     ) -> dict[str, str | Sequence[RowPiece]]:
-        """Return the files of a shard by name, each as its path or its pieces.
+        """Return what to read for a shard, by name: the path of a file, or pieces (`RowPiece`).
 
         - `proofs`: the proofs of the shard's files.
         - `by_id`: the paths of the table's files, by the id that a proof has.
@@ -304,10 +317,10 @@ class _TableFiles:
 
 
 def joined_pieces(pieces: Iterable[RowPiece], expected: Mapping[str, int], order_of: OrderOf) -> list[FileOfPieces]:
-    """Group the pieces of a shard whose sequence numbers overlap. Return the groups in the order of their sequence numbers.
+    """Group the pieces (`RowPiece`) of a shard whose sequence numbers overlap. Return the groups in the order of their sequence numbers.
 
-    A group is proven if it has as many rows as its ranges should have. Ranges before the first piece do not count, because their rows were
-    deleted from the table.
+    A group is proven (no row of it is missing) if it has as many rows as its ranges should have. Ranges before the first piece do not
+    count, because their rows were deleted from the table.
 
     - `expected`: how many rows each range should have, by `str(range)`; only ranges whose files another program has rewritten.
     """

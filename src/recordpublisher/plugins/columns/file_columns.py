@@ -70,7 +70,7 @@ class FileColumns:
         self.schema = self._columns.schema.append(_VALUE) if self._has_text else self._columns.schema
 
     def rows(self, batches: Sequence[RecordBatch], rejected: list[RejectedRecord]) -> list[pa.RecordBatch]:
-        """Return the records as Arrow batches, and add each record that does not fit the columns to `rejected`.
+        """Return the records that fit the columns as Arrow batches. Add each other record to `rejected`, with the reason.
 
         If all records fit, there is one Arrow batch.
         """
@@ -114,7 +114,8 @@ class FileColumns:
 class InferredColumns(FileColumns):
     """The columns inferred from JSON, then the metadata. An instance does not change: `grown_by` returns a new one.
 
-    The fields and their types are given as a *shape* (see `deserializers/schemas.py`).
+    The fields and their types are given as a *shape*, which describes the type of a JSON value: for example `BIGINT`, or a dict with the
+    shape of each field (see `deserializers/schemas.py`).
     """
 
     def __init__(
@@ -129,12 +130,13 @@ class InferredColumns(FileColumns):
     ) -> None:
         """Derive the columns from those of a table, or from `shape` if it is given.
 
-        - `there`: the columns of the table.
+        - `there`: the columns that the table has.
         - `reserved`: names that no field may have, such as the names of partitions.
         - `check_rows`: raises ValueError for rows that the sink refuses.
-        - `kinds`: the fields that must be columns, for example because files are partitioned by them: the allowed types of each, by path.
+        - `kinds`: the types that the column of a field may have, by the path of the field. Each field in `kinds` must be a column, for
+          example because files are partitioned by it.
         - `has_metadata`: whether the metadata are always columns. If not, a field may have the name of a metadata column.
-        - `shape`: the shape of the fields, if it is known already.
+        - `shape`: the shape of each field, by its name, if the shapes are known already.
         """
         self._given, self._kinds, self._has_metadata = check_rows, kinds or {}, has_metadata
         self._reserved = {*reserved, *(_METADATA.names if has_metadata else ())}
@@ -248,7 +250,11 @@ def no_columns() -> InferredColumns:
 
 
 def shape_of_type(kind: pa.DataType) -> Shape:
-    """Return the shape of a table's column of the type `kind`, or None if JSON cannot be written into such a column."""
+    """Return the shape of the JSON values that fit into a column of the Arrow type `kind`.
+
+    A *shape* describes the type of a JSON value, such as `BIGINT` (see `deserializers/schemas.py`). Return None if JSON values cannot be
+    written into such a column.
+    """
     types = pa.types
     if types.is_struct(kind):
         shapes = {kind.field(index).name: shape_of_type(kind.field(index).type) for index in range(kind.num_fields)}
@@ -266,7 +272,7 @@ def shape_of_type(kind: pa.DataType) -> Shape:
 
 
 def _seen(batches: Sequence[RecordBatch], *, leaves_out_deep: bool = False) -> Shape:
-    """Return the shape that all records of the batches have together.
+    """Return the shape into which the values of all records of the batches fit.
 
     `leaves_out_deep`: whether to leave out records that are nested too deeply. Otherwise they raise ValueError.
     """

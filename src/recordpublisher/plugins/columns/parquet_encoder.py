@@ -63,9 +63,9 @@ class ParquetEncoder:
         return writer.writer.metadata
 
     def abandon(self) -> None:
-        """Close the file without the waiting rows.
+        """Close the file now, without writing the waiting rows.
 
-        An unclosed writer would write the file's footer when it is garbage-collected.
+        If the writer were not closed here, it would write the footer of the file later, when it is garbage-collected.
         """
         self._waiting, self.held_bytes = [], 0
         if self._writer is not None:

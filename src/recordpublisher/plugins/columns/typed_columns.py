@@ -60,7 +60,10 @@ _LISTS = (inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarT
 
 
 class TypedColumns:
-    """The columns of values of one type, without metadata. `fields` has their names and Arrow types."""
+    """The columns that hold values of one Python type: one column for each field of the type, without the metadata columns.
+
+    `fields` has the names and Arrow types of the columns.
+    """
 
     def __init__(self, of: Any) -> None:
         """Choose the columns of the type `of`. Raises: ConfigurationError, naming the field, if a field has no Arrow type."""

@@ -46,7 +46,7 @@ class StoredLetters(ABC):
         """
 
     def _read_letters(self, stored: Iterable[T], letter_of: Callable[[T, int], DeadLetter]) -> list[DeadLetter]:
-        """Return the letters that can be read. Count and log unreadable ones.
+        """Read the stored letters, and return those that can be read. The others are counted and logged.
 
         - `letter_of`: makes a letter of an item of `stored` and its index. Raises StateError if the item cannot be read.
         """

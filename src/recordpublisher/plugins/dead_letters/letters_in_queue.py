@@ -78,10 +78,10 @@ class QueueLetters(StoredLetters):
             await client.settle("UpdateDeadLetterQueueRecordsVisibility", arn, sorted(self._held.values()), 0)
 
     async def finish(self, succeeded: Sequence[DeadLetter], failed: Sequence[DeadLetter]) -> Failures:
-        """Restore or discard the letters that succeeded. Return those that the service refused, and those of an aggregate of which a part
-        failed.
+        """Restore or discard the letters in `succeeded`. Return those that remain, each with the reason.
 
-        The letters that failed stay hidden until the replay ends. So the replay does not receive them again.
+        The service may refuse a letter. A letter also remains if it is a sub-record of an aggregate of which another part has failed. The
+        letters that failed stay hidden until the replay ends, so the replay does not receive them again.
         """
         incomplete = {letter.place for letter in failed}
         ended = [letter for letter in succeeded if letter.place not in incomplete]

@@ -234,7 +234,10 @@ class AvroSchema:
         return self._values.get(name, 1) if isinstance(name, str) else 1
 
     def _may_be_empty(self, schema: Any, depth: int) -> bool:
-        """Return whether a value may be encoded without any byte."""
+        """Return whether a value may be encoded without any byte.
+
+        - `depth`: how many schemas contain this one. If it is above `MAX_SCHEMA_DEPTH`, only "null" counts as empty.
+        """
         if isinstance(schema, str):
             schema = self._named.get(schema, schema)
         if not isinstance(schema, dict) or depth > MAX_SCHEMA_DEPTH:

@@ -72,7 +72,7 @@ def gunzip(payload: bytes, max_bytes: int) -> bytes:
 
 
 def _from_cramjam(name: str, max_bytes: int) -> Callable[[bytes, int], bytes]:
-    """Return a function of cramjam that decompresses into a buffer of `max_bytes`. So no payload can allocate more.
+    """Return a function of cramjam that decompresses into a buffer of `max_bytes`, so that no payload can allocate more.
 
     Raises: ConfigurationError if the extra `compression` is missing.
     """

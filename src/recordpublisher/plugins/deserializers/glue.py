@@ -244,7 +244,7 @@ class GlueSchemas:
 
 
 async def _call_while_throttled(get: Callable[[], Awaitable[tuple[str, str]]]) -> tuple[str, str]:
-    """Return the result of `get`. While the registry throttles calls, keep retrying.
+    """Call `get` until the registry no longer throttles the call, and return the result.
 
     Throttling does not end the job, because any producer could use up the account's calls.
     """
@@ -300,7 +300,10 @@ def _with_nested(messages: Iterable[Any]) -> Iterator[Any]:
 
 
 def _index(payload: bytes) -> tuple[int, int]:
-    """Return the index of the message, and where the message begins (bytes). Raises: ValueError if there is no index."""
+    """Return the index of the message type in the schema, and the offset in `payload` at which the message begins (bytes).
+
+    The payload begins with the index, as an integer of variable length. Raises: ValueError if it does not.
+    """
     index = 0
     for place, byte in enumerate(payload[:_LARGEST_INDEX_BYTES]):
         index |= (byte & 0x7F) << (7 * place)

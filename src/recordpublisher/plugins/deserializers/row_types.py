@@ -165,7 +165,7 @@ class _Parser:
             raise self._error(f"{in_words or repr(sign)} is expected")
 
     def _next(self) -> str:
-        """Return the next token and skip it. Return an empty text at the end."""
+        """Go past the next token, and return it. Return an empty text at the end."""
         self._place += 1
         return self._tokens[min(self._place, len(self._tokens)) - 1]
 
@@ -197,7 +197,9 @@ class _JsonSchemaTypes:
         self._document = document
 
     def type_of(self, schema: Any, place: str, level: int) -> Any:
-        """Return the type for a schema. `place`: the path of the field, such as `$.address.country`.
+        """Return the type for a schema.
+
+        `place`: the path of the field, such as `$.address.country`. `level`: how many schemas contain this one.
 
         Raises: ValueError if no column exists for the schema.
         """
@@ -242,7 +244,7 @@ class _JsonSchemaTypes:
         part = self._document
         for name in reference.removeprefix("#/").split("/"):
             if not isinstance(part, Mapping) or name not in part or not reference.startswith("#/"):
-                raise ValueError(f"{reference} is not a part of this file")
+                raise ValueError(f"the reference {reference} names nothing in this file")
             part = part[name]
         return part
 

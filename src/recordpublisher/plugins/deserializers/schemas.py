@@ -149,7 +149,10 @@ class InferredJson(JsonDeserializer):
         values = super().values(batch) or ()
         for value in values:
             if not isinstance(value, dict):
-                raise ValueError(f"its type is {type(value).__name__}, but only the fields of an object can be columns")  # noqa: TRY004 - a value in a record
+                kind = type(value).__name__
+                raise ValueError(  # noqa: TRY004 - a value in a record
+                    f"the value is of the type {kind}: it must be an object, because its fields become the columns"
+                )
         return values
 
 
@@ -176,7 +179,11 @@ def shape_of(value: Any, level: int = 0) -> Shape:
 
 
 def merge_shapes(first: Shape, second: Shape) -> Shape:
-    """Return a shape that can hold the values of both shapes. If there is none, return the one that is known, or `first` if both are."""
+    """Return the shape into which the values of both shapes fit.
+
+    If there is none, return `first`. Return `second` instead if no part of `first` is known, because only nulls, empty lists and empty
+    objects were seen.
+    """
     if first is None or second is None or first == second:
         return second if first is None else first
     # A field that only one of the objects has keeps its type.
@@ -190,7 +197,10 @@ def merge_shapes(first: Shape, second: Shape) -> Shape:
 
 
 def with_missing_fields(there: Shape, seen: Shape) -> Shape:
-    """Return the shape `there` of a table, with the fields of `seen` that it lacks. The types in `there` do not change."""
+    """Return the shape `there` of a table's columns with the fields of `seen` that it lacks. The types in `there` do not change.
+
+    - `seen`: the shape of records.
+    """
     if there is None:
         return without_unknown_parts(seen)
     if isinstance(there, dict) and isinstance(seen, dict):
@@ -208,7 +218,7 @@ def with_missing_fields(there: Shape, seen: Shape) -> Shape:
 
 
 def without_unknown_parts(seen: Shape) -> Shape:
-    """Return the shape without its unknown parts.
+    """Return the shape without the parts whose type is not known.
 
     Nulls, empty lists and empty objects have no column until a value shows its type.
     """
@@ -239,7 +249,10 @@ def paths_without_column(seen: Shape, there: Shape, path: str = "") -> Iterator[
 
 
 def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) -> Shape:
-    """Return the shape without fields that cannot be columns. Their names are not printable, or differ from another name in case only.
+    """Return the shape `seen` of records without the fields that cannot be columns.
+
+    A field cannot be a column if its name is empty, is not printable, has a backtick, a quotation mark or a backslash, or differs from
+    another name in case only.
 
     - `there`: the shape of the columns that exist. Their names are kept.
     - `reserved`: names that no field may have.
@@ -258,7 +271,7 @@ def with_valid_names(seen: Shape, there: Shape, reserved: Collection[str] = ()) 
 
 
 def with_types(seen: Shape, kinds: Mapping[str, Sequence[str]]) -> Shape:
-    """Return the shape with a plain type at each path of `kinds`, even if no value was seen there.
+    """Return the shape `seen` of records with a plain type at each path of `kinds`, even if no value was seen there.
 
     - `kinds`: the types that a field may have, by its path. If the values of the field show one of these types, the field gets that type.
       Otherwise it gets the first.
@@ -281,7 +294,7 @@ def columns_text(shape: Mapping[str, Shape]) -> str:
 
 
 def row_type(shape: Mapping[str, Shape]) -> Any:
-    """Return the type of rows of this shape."""
+    """Return the type of rows whose fields have the shapes in `shape`."""
     return parse_columns(columns_text(shape))
 
 

@@ -281,7 +281,7 @@ def _import_class(claim: NameClaim[T], kind: str) -> Any:
 
 
 def described_with_line(error: BaseException) -> str:
-    """Return the class and message of an error. If code of the plugin has raised the error, add the line of that code."""
+    """Return the class and message of an error, and the line that raised it if that is a line of plugin code."""
     place = f" at {raised_line(error)}" if is_raised_in_user_code(error, or_installed=True) else ""
     return f"{describe_error(error)}{place}"
 

@@ -170,7 +170,7 @@ class _ProducerAsFetcher:
 class FetchersOfProcess:
     """The fetchers of this process, numbered from 0, as a MetricsSource.
 
-    The calls run on the event loop. So a response shows that the loop is not blocked.
+    The calls run on the event loop, so a response shows that the loop is not blocked.
     """
 
     def __init__(self, fetchers: Sequence[MeasuredFetcher]) -> None:
@@ -282,7 +282,10 @@ class ExportedMetric:
 
     @property
     def prometheus_name(self) -> str:
-        """The name by Prometheus's conventions, with unit and `_total`. The name of a text ends in `_info`."""
+        """The metric's name in Prometheus, with the unit if there is one.
+
+        The name of a counter ends in `_total`, and the name of a text in `_info`.
+        """
         parts = ["recordpublisher", self.scope, self.stem]
         # The unit is not added to a stem that ends in it, as `committed_bytes` does.
         if self.unit and not self.stem.endswith(self.unit):
@@ -292,7 +295,11 @@ class ExportedMetric:
 
     @property
     def opentelemetry_name(self) -> str:
-        """The name by OpenTelemetry's conventions, without unit; the standard name if there is one."""
+        """The metric's name in OpenTelemetry, without the unit.
+
+        The semantic conventions of OpenTelemetry define a name for one metric, the records of a shard. Every other name consists of
+        `recordpublisher`, the scope and the stem.
+        """
         if (self.scope, self.source) == ("shard", "records"):
             # This is the only metric for which the conventions have a name.
             return "messaging.client.consumed.messages"
@@ -302,7 +309,7 @@ class ExportedMetric:
 
     @property
     def opentelemetry_unit(self) -> str:
-        """The unit in the notation of UCUM."""
+        """The metric's unit in OpenTelemetry, in the notation of UCUM."""
         if (self.scope, self.source) == ("shard", "records"):
             return "{message}"
         return {"seconds": "s", "timestamp_seconds": "s", "bytes": "By"}.get(self.unit, "1")

@@ -29,7 +29,7 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 class HttpPages:
     """Serves pages over HTTP. Owns the listening socket and its connections, of which there are at most `MAX_CONNECTIONS`.
 
-    A further connection replaces the oldest one that waits for a request. So idle clients cannot keep a probe away.
+    A further connection replaces the oldest one that waits for a request, so idle clients cannot keep a probe away.
 
     - `pages`: the function that makes each page.
     - `is_local`: whether to refuse requests that name another host than `localhost` or a loopback address. Then no other site in a browser

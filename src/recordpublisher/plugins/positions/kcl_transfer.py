@@ -36,7 +36,7 @@ WHOLE_AGGREGATE = 2**31 - 1
 """The sub-sequence number that stands for a whole record. It is higher than the number of any sub-record.
 
 The KCL numbers sub-records from 0, and a record that is not an aggregate has 0. The KCL reads from the record of its checkpoint on, and
-drops records that are not above the checkpoint. So 0 would repeat the other sub-records of an aggregate.
+drops records that are not above the checkpoint, so 0 would repeat the other sub-records of an aggregate.
 """
 _STOP_FIRST = "Stop it first. To continue nevertheless, add --force"
 
@@ -153,9 +153,10 @@ class KclTransfer:
             )
 
     async def _pause_for_heartbeats(self) -> Mapping[str, int]:
-        """Return the heartbeats of the group, and pause until the workers must have sent the next ones.
+        """Read the heartbeats of the group's workers, then pause until each running worker must have sent another one.
 
-        On a quiet stream only heartbeats show that a group is running.
+        Return the heartbeats that were read before the pause: the number of the last heartbeat of each worker. On a quiet stream only
+        heartbeats show that a group is running.
         """
         before = await self.job.heartbeats()
         await self.pause(max(self.watch_seconds, HEARTBEATS_WATCHED * self.job.heartbeat_seconds if before else 0.0))
@@ -336,7 +337,7 @@ class KclLeaseTable:
     async def write(self, lease: KclLease, seen: KclLease | None) -> None:
         """Write a lease without an owner. It replaces the lease `seen`, or is a new one if `seen` is None.
 
-        Its counter is that of `seen` plus one. So a worker that still has the lease can neither renew it nor store a checkpoint.
+        Its counter is that of `seen` plus one, so a worker that still has the lease can neither renew it nor store a checkpoint.
 
         Raises: StateError if the row has changed.
         """

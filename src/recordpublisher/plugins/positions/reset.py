@@ -175,7 +175,7 @@ class PositionsReset:
         )
 
     async def _start_of(self, stream: str) -> StartingPosition:
-        """Return the start for a stream. The tip becomes the time of now. So records that arrive before the job starts are read.
+        """Return the start for a stream. The tip becomes the current time, so that records that arrive before the job starts are read.
 
         Raises: ConfigurationError if the time is in the future.
         """

@@ -64,7 +64,7 @@ def lambda_handler(
     A change of a table is the same record as with `flink.stream.recordpublisher=DYNAMODB_STREAMS`.
 
     The function returns `{"batchItemFailures": [...]}`. If a record has failed, or if the function's time is almost up, the list has the
-    first record that is not handled. Lambda then sends the shard's records again from that one on. So some records are handled twice, and
+    first record that is not handled. Lambda then sends the shard's records again from that one on, so some records are handled twice, and
     none is lost. The event source mapping needs `FunctionResponseTypes: [ReportBatchItemFailures]`. Without it Lambda takes any answer for
     a success. In the mapping you also set what happens to a record that fails repeatedly (retries, bisecting, on-failure destination).
 

@@ -386,8 +386,8 @@ class JobsInThreads:
     """The jobs that are open in threads other than the main one. A process needs only one instance.
 
     When the main thread has ended, Python closes every thread pool before it waits for threads. A job that is still running could then not
-    store its last checkpoint. So this class makes the exit wait for each job before the pools are closed. It first stops the jobs of daemon
-    threads, and waits for these for a limited time.
+    store its last checkpoint. Therefore this class makes the exit wait for each job before the pools are closed. It first stops the jobs of
+    daemon threads, and waits for these for a limited time.
     """
 
     def __init__(self) -> None:
@@ -427,8 +427,8 @@ class JobsInThreads:
             while run.owner.is_alive() and not run.closed.wait(CHECK_SECONDS):
                 if time.monotonic() > until:
                     log.error(
-                        "the job of a daemon thread did not end within %.0f s, so the exit no longer waits for it: "
-                        "records after its last checkpoint are read again",
+                        "a job in a daemon thread did not end within %.0f s, and the process exits without it: the next start reads the "
+                        "records after its last checkpoint again",
                         run.seconds,
                     )
                     break

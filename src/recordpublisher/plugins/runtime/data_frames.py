@@ -461,7 +461,7 @@ class StreamReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc] # pyar
     """A reader of Arrow batches that owns the read of the streams. When it is closed, it ends that read.
 
     `RecordBatchReader.from_batches` would not close the generator that it reads from. A reader that is passed through the C interface would
-    lose the class of an error. So the batches are passed through the IPC format, in memory, which copies them once.
+    lose the class of an error. Therefore the batches are passed through the IPC format, in memory, which copies them once.
     """
 
     def __init__(

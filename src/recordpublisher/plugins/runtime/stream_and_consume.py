@@ -178,7 +178,7 @@ class _IterationSink(Sink):
             self._batch_done.set_result(None)
 
     def abandon(self) -> None:
-        """Fail a waiting `write`, because the iteration has ended early. So its batch does not count as written."""
+        """Fail a waiting `write`, because the iteration has ended early. Its batch then does not count as written."""
         if self._batch_done is not None and not self._batch_done.done():
             self._batch_done.set_exception(_AbandonedError())
 

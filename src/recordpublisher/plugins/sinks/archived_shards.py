@@ -48,7 +48,7 @@ _NUMBER = re.compile(r"[A-Za-z0-9.-]{1,100}")
 class ArchivedShards:
     """Decides which range of positions each file of an archive covers, and collects the shard documents that must be stored.
 
-    Sequence numbers of Kinesis have gaps. So the records of two files do not show whether a file between them is missing. Therefore each
+    Sequence numbers of Kinesis have gaps, so the records of two files do not show whether a file between them is missing. Therefore each
     range begins where the shard's last range ended, or at the position from which the shard's reader started.
     """
 

@@ -36,7 +36,7 @@ class UnfinishedWrites:
             self._writes.append((epoch, batch.shard.key, to_millis(batch.records[0].arrival)))
 
     def by_shard(self) -> dict[str, UnfinishedShard]:
-        """Return the unfinished records of each shard that has any. Forget all finished writes."""
+        """Forget all finished writes, and return the unfinished records of each shard that has any."""
         found: dict[str, UnfinishedShard] = {}
         kept = [(left, write) for write in self._writes if (left := self._left_of(write[0]))]
         self._writes = deque(write for _, write in kept)

@@ -232,7 +232,9 @@ class ReactiveSink(Sink):
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
-            raise SinkError(f"an observer failed: {type(self._failure).__name__}: {self._failure}") from self._failure
+            raise SinkError(
+                f"an observer that subscribed to the sink raised {type(self._failure).__name__}: {self._failure}"
+            ) from self._failure
 
 
 def _notify_error(subject: Subject[Any], error: BaseException) -> None:

@@ -26,7 +26,7 @@ class UnfinishedUploads:
         self._bucket, self._prefix = parts.netloc, f"{parts.path.strip('/')}/".lstrip("/")
 
     async def find(self, folder: str) -> list[Leftover]:
-        """Return the unfinished uploads of the objects `folder/<life>/...`.
+        """Return the unfinished uploads of the objects `folder/<life>/...`, in which `<life>` is the name of a run of a worker process.
 
         - `folder`: the folder relative to the location; it ends with a slash.
 

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 class KinesisBatchReader(DataSourceReader):  # type: ignore[misc]
     """Plans the tasks of a batch read on the driver, and reads the rows of one of them in each task.
 
-    Spark makes a reader for each action, and all actions must return the same rows. So only the options and `positions` decide what is
-    read.
+    Spark makes a reader for each action, and all actions must return the same rows. Therefore only the options and `positions` decide what
+    is read.
     """
 
     def __init__(self, options: SparkOptions, positions: ReadRange, schema: Any) -> None:
@@ -423,7 +423,7 @@ _POSITIONS = (INITIAL_POSITION, INITIAL_TIMESTAMP, INITIAL_TIMESTAMP_FORMAT, STA
 def _without_positions(properties: Properties) -> Properties:
     """Return the properties without the start and the end of the read.
 
-    The reader does not depend on these two. So an application that reads another part of a stream every minute uses one reader.
+    The reader does not depend on these two, so an application that reads another part of a stream every minute uses one reader.
     """
     return properties.merged(dict.fromkeys((each.key for each in _POSITIONS), None))
 

@@ -1,6 +1,6 @@
 """`format("kinesis")`: Spark's Python data source. The driver plans batches, tasks read them, and writers put rows into streams.
 
-Spark imports this module in several processes for each query. One of them only asks for the name of the format. So this module imports
+Spark imports this module in several processes for each query. One of them only asks for the name of the format, so this module imports
 other modules only where they are needed.
 """
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed here
     """The entry point of format "kinesis". It holds the options, and the time when they were loaded.
 
-    Spark makes one instance for each `load()`, and passes copies of it to every action on that DataFrame. So all actions of a batch read
-    with `endingPosition` NOW end at the same time.
+    Spark makes one instance for each `load()`, and passes copies of it to every action on that DataFrame. Therefore all actions of a batch
+    read with `endingPosition` NOW end at the same time.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -123,7 +123,10 @@ class KinesisSource(DataSource):  # type: ignore[misc] # pyspark is not typed he
         return writer
 
     def _checked_options(self, *, keeps_claims: bool) -> SparkOptions:
-        """Return the options of a job that reads, parsed and checked. Raises: ConfigurationError if an option is invalid."""
+        """Return the options of a job that reads, parsed and checked. Raises: ConfigurationError if an option is invalid.
+
+        - `keeps_claims`: whether the job is a query, whose tasks store claims (what they have read) and need a place for them.
+        """
         from .options.other_connectors import OptionWarnings, collected_warnings, refuse_table
         from .options.spark_options import SparkOptions
 

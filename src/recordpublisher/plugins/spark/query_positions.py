@@ -87,9 +87,9 @@ def _last_offset(spark: Any, checkpoint: str, options: SparkOptions) -> BatchOff
         raise StateError(f"{checkpoint} has no batch: is it the checkpointLocation of a query that has run?")
     if last not in commits:
         raise StateError(
-            f"batch {last} of {checkpoint} has not ended, so its rows may be in the sink or not. Start the query once more with its old "
-            f"code and trigger(availableNow=True). If it cannot start, remove the file {last} from the folder 'offsets' of the checkpoint: "
-            "rows of the batch that are in the sink then come again"
+            f"batch {last} of {checkpoint} has not ended, so it is not known whether its rows are in the sink. Start the query once more "
+            f"with its old code and trigger(availableNow=True). If it cannot start, remove the file {last} from the folder 'offsets' of "
+            "the checkpoint: the rows of the batch may then be written twice"
         )
     sources = [line for line in offsets[last].splitlines() if '"plan"' in line and '"shards"' in line]
     found = [BatchOffset.from_json(line) for line in sources]

@@ -62,7 +62,7 @@ class RowsToRecords:
         return _by_stream(streams, records) if streams is not None else {str(self.stream): records}
 
     def valid_rows(self, rows: pa.RecordBatch, reject: RejectRow | None) -> pa.RecordBatch:
-        """Return the rows that can become records, and pass each other row to `reject`.
+        """Pass each row that cannot become a record to `reject`, and return the other rows.
 
         If `reject` is None, return all rows. `records_of` then fails at a bad row.
         """
@@ -452,9 +452,10 @@ class RejectedRows:
 def valid_rows(
     rows: pa.RecordBatch, columns: WriteColumns, stream: str | None, field: IdField | None, reject: RejectRow
 ) -> pa.RecordBatch:
-    """Return the rows that have data and a target, and whose data can hold an id if `field` is given. Pass each other row to `reject`.
+    """Pass each row that cannot become a record to `reject`, and return the other rows.
 
-    - `stream`: the target if no column names it.
+    - `stream`: the target of the rows if no column names it. A row without data or a target is rejected. If `field` is given, a row whose
+      data cannot hold an id is rejected too.
     """
     problems = {
         **_nulls(rows, columns.stream, "stream"),

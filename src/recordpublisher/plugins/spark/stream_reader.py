@@ -69,7 +69,8 @@ class KinesisStreamReader(DataSourceStreamReader):  # type: ignore[misc]
     def _next_offset(self, start: dict[str, Any], rows: int | None, *, is_first: bool = False) -> dict[str, Any]:
         """Return the plan of the next batch, with at most `rows` rows, as plain JSON values.
 
-        If there is none, return `start` itself. Spark sees from equal JSON texts that there is no new batch.
+        If there is none, return `start` itself. Spark sees from equal JSON texts that there is no new batch. `is_first`: whether this may
+        be Spark's only call (`PatientPlanner.next_offset`).
         """
         before = _offset(start)
         planned = self._planning().next_offset(before, rows, is_first=is_first)
@@ -176,12 +177,12 @@ AVAILABLE_NOW_WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 class ReaderWithoutStart(KinesisStreamReader):
     """The reader for Spark 4.0 and 4.1. These versions do not tell a source the query's current offset, so the reader remembers it.
 
-    - When a query starts again, Spark first asks for the tasks between the last offset of its log and that same offset. So the reader
+    - When a query starts again, Spark first asks for the tasks between the last offset of its log and that same offset, so the reader
       learns the current offset.
     - Later, the current offset is the one that the reader returned last. Spark logs each offset before it asks for the next one, or else
       ends the query.
 
-    These versions show the returned offset as `latestOffset` in the query's progress. So each offset carries the figures of the progress.
+    These versions show the returned offset as `latestOffset` in the query's progress, so each offset carries the figures of the progress.
     """
 
     def __init__(self, source: QuerySource, schema: Any, planner: PatientPlanner | None = None) -> None:

@@ -144,7 +144,10 @@ class KinesisBatchWriter(RowWriter, DataSourceArrowWriter):  # type: ignore[misc
 
 
 def rejected_rows(options: WriteOptions, task: int, where: str, scope: str) -> RejectedRows:
-    """Return the object for the rows that a task cannot put. Its dead-letter sink retries for `maxOutage`, as the writer does."""
+    """Return the object for the rows that a task cannot put. Its dead-letter sink retries for `maxOutage`, as the writer does.
+
+    - `task`: the number of the task. `RejectedRows` describes `where` and `scope`.
+    """
     properties = options.properties
     return RejectedRows(dead_letter_sink(properties), task, where, scope, outage_policy(properties))
 

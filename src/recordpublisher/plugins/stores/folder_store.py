@@ -102,7 +102,7 @@ class FolderStore(ConditionalStore):
         return await self._run(versions)
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return the names with the prefix. The folders of the values are not read."""
+        """Return the names with the prefix, or with `before` only those that sort before it. The folders of the values are not read."""
         return await self._run(lambda: self._names(prefix, before))
 
     async def delete(self, *names: str) -> None:
@@ -123,7 +123,7 @@ class FolderStore(ConditionalStore):
         Raises: StateError if the name leads out of the folder.
         """
         if name.startswith("/") or ".." in name.split("/"):
-            raise StateError(f"{name!r} is not a valid name of a value in {self.place}")
+            raise StateError(f"{name!r} is not a valid name for a value in {self.place}: it leads out of this folder")
         return name
 
     async def _run(self, work: Callable[[], T]) -> T:
@@ -247,7 +247,10 @@ def folder_error(folder: str | Path, error: OSError, way: str = "") -> StateErro
 
 
 def _read(path: Path) -> VersionedValue | None:
-    """Return the current value, or None if there is none. If it was replaced between reading version and value, read again."""
+    """Return the current value, or None if there is none.
+
+    The value is read again if it was replaced after its version was read.
+    """
     for _ in range(_ATTEMPTS):
         if (version := _version(path)) is None:
             return None

@@ -160,7 +160,7 @@ def run_without_loop(work: Coroutine[Any, Any, T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
-    raise ImpossibleStateError("the store awaited something without an event loop")
+    raise ImpossibleStateError("a call of a store that has to block has waited for something asynchronous")
 
 
 def queries_of(names: Iterable[str]) -> set[str]:

@@ -139,7 +139,10 @@ class SqlStore(ConditionalStore):
         return await self._read(versions, {})
 
     async def list_names(self, prefix: str, before: str | None = None) -> Sequence[str]:
-        """Return the names with the prefix, sorted. They are sorted in Python, because databases sort text by the rules of a language."""
+        """Return the names with the prefix, sorted. With `before`, return only those that sort before it.
+
+        They are sorted in Python, because databases sort text by the rules of a language.
+        """
         wanted = select(self._table.c.name).where(self._begins_with(prefix))
         names: list[str] = await self._read(lambda connection: [*connection.scalars(wanted)], [])
         return sorted(name for name in names if before is None or name < before)

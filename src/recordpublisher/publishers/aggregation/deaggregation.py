@@ -484,8 +484,8 @@ class RecordDistributionCheck:
     async def foreign_sub_records(self, arrival_ms: float, is_misplaced: bool = False) -> ForeignSubRecords:
         """Return what to do with foreign sub-records of an aggregate that was just read and arrived at `arrival_ms`.
 
-        - `is_misplaced`: whether the aggregate is itself in a wrong shard. If keys decide the shard, this cannot happen. So in an on-demand
-          stream, the aggregate was put while the stream was set to AUTO, and its producer will not put the sub-records again.
+        - `is_misplaced`: whether the aggregate is itself in a wrong shard. If keys decide the shard, this cannot happen. Therefore, in an
+          on-demand stream, the aggregate was put while the stream was set to AUTO, and its producer will not put the sub-records again.
 
         Raises: StreamNotFoundError if the stream does not exist.
         """

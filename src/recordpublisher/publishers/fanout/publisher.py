@@ -321,7 +321,7 @@ class FanOutRecordPublisherFactory(RecordPublisherFactory):
     async def create(
         self, shard: Shard, starting_position: StartingPosition, metrics: ShardMetrics
     ) -> FanOutRecordPublisher:
-        """Return a publisher of `shard`. If needed, register the stream's consumer before, and wait until it is ACTIVE.
+        """Make a publisher of `shard`. If needed, first register the stream's consumer, and wait until it is ACTIVE.
 
         Raises:
 

@@ -277,7 +277,7 @@ class RegistrationCalls:
         )
 
     async def ensure_active(self, stream_arn: str, name: str, may_register: Callable[[], bool]) -> str:
-        """Return the ARN of the consumer as soon as it is ACTIVE. Register the consumer if it does not exist.
+        """Register the consumer if it does not exist, wait until it is ACTIVE, and return its ARN.
 
         If the consumer is being deleted, wait until it is gone, and register it again. If another worker registers it, use that one.
 

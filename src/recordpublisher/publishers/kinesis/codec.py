@@ -126,13 +126,13 @@ _COMMA, _OPEN, _CLOSE, _SPACE = b",[] "
 
 
 class IncrementalReadDecoder:
-    """Decodes the records of a GetRecords body while its bytes arrive. So 14 MiB are never buffered or decoded at once.
+    """Decodes the records of a GetRecords body while its bytes arrive, so that 14 MiB are never buffered or decoded at once.
 
     At the end, `body` equals the result of `decode_read` for the whole body.
 
     It splits the list of records at `},{"` followed by a letter, with or without a space after the comma. In JSON this occurs only between
     two objects: inside a string the quotation mark would be escaped, and after the end of a string no letter follows. If a body cannot be
-    split (line ends between records, no list of records), it is buffered and decoded as a whole. So errors are the same in both cases.
+    split (line ends between records, no list of records), it is buffered and decoded as a whole, so errors are the same in both cases.
     """
 
     body: ReadBody | None = None

@@ -148,10 +148,12 @@ _REGIONAL = r"https://kinesis(?P<fips>-fips)?\.(?P<rest>.+)"
 
 
 def queue_url(kinesis_url: str, api: str, queue_arn: str | None, is_fips: bool = False) -> str:
-    """Return the URL of a call about a queue, by the rules of botocore 1.44.8.
+    """Return the URL for a call about a Kinesis queue, by the rules of botocore 1.44.8.
 
-    - `kinesis_url`: the URL of other calls to Kinesis. If it is not a host of AWS, it is returned.
-    - `is_fips`: whether FIPS endpoints must be used. In us-gov, `kinesis_url` does not show that.
+    - `kinesis_url`: the URL for calls about streams. If it is not a host of AWS, it is returned unchanged.
+    - `api`: the name of the call, one of `QUEUE_CALLS`.
+    - `queue_arn`: the ARN of the queue, or None if the call names no queue.
+    - `is_fips`: whether FIPS endpoints must be used. In us-gov, the host of `kinesis_url` is the same with and without FIPS.
     """
     # The SDK versions that the constraints allow do not know these calls. So their hosts are found here, and this package signs and sends
     # them.

@@ -242,7 +242,7 @@ class Http1ConnectionPool:
 
 
 def _rotate(addresses: list[Any], rotation: int) -> list[Any]:
-    """Return the addresses, those of each family rotated by `rotation` places. So connections are spread over the servers.
+    """Return the addresses, those of each family rotated by `rotation` places, so that connections are spread over the servers.
 
     The order of the families (IPv4, IPv6) stays that of the resolver.
     """
@@ -281,8 +281,8 @@ class Http1Connection(asyncio.BufferedProtocol):
     """A socket that sends one request at a time, and receives its response. All work is done in callbacks, so no task can leak.
 
     All connections of a loop share `read_buffer`, into which the kernel writes. Each connection consumes its bytes before another one
-    reads, and copies the bytes that it cannot consume yet. So bytes are parsed while they are in the CPU's caches, and more connections do
-    not need more buffers.
+    reads, and copies the bytes that it cannot consume yet. Therefore bytes are parsed while they are in the CPU's caches, and more
+    connections do not need more buffers.
 
     The steps of a response: `buffer_updated` receives bytes, `_consume` looks for the head, `_begin_body` chooses the reader of the body,
     `_consume_body` feeds it, and `_done` gives the result to `exchange`.

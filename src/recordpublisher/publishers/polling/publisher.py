@@ -166,8 +166,8 @@ class PollingRecordPublisher(RecordPublisher):
     async def _read(self) -> ReadResponse:
         """Return the next response.
 
-        The iterator is forgotten when the response has arrived. So if a run is cancelled before it passes the records on, the next run
-        reads them again.
+        The iterator is forgotten when the response has arrived. Therefore, if a run is cancelled before it passes the records on, the next
+        run reads them again.
         """
         self._loop_seconds, self._read_at = self._clock.monotonic() - self._read_at, self._clock.monotonic()
         response = await call_with_retries(
@@ -229,13 +229,14 @@ MOST_CARRIED_STATES = 10_000
 
 
 class CarriedReaderState(msgspec.Struct, frozen=True):
-    """The state that a publisher of a shard leaves for the next publisher of the shard.
+    """The state that a publisher leaves for the next publisher that reads the same shard.
 
-    - `iterator`: an iterator that is valid at `position`, or None.
+    - `position`: the position from which the next read continues.
+    - `iterator`: the service's shard iterator for `position`, or None.
     - `since`: when the iterator was requested.
+    - `size`: the size of the shard's records, as measured so far.
     - `next_read_at`: when the next read may start.
     - `lost_read_at`: the start of a read whose response was lost, or -inf if there is none.
-    - `size`: the measured size of records.
 
     All times are monotonic seconds.
     """
@@ -475,7 +476,12 @@ class RecordSize(msgspec.Struct, frozen=True):
     is_measured: bool = False
 
     def after(self, raw_count: int, read_bytes: int, held_bytes: int) -> RecordSize:
-        """Return the mean sizes of the records of a response, or this size unchanged if it had no records."""
+        """Return the mean sizes of the records of a response, or this size unchanged if it had no records.
+
+        - `raw_count`: number of records in the response.
+        - `read_bytes`: their bytes by the count of the service.
+        - `held_bytes`: bytes of memory that they take.
+        """
         if raw_count == 0:
             return self
         return RecordSize(max(read_bytes / raw_count, 1.0), held_bytes / raw_count, is_measured=True)

@@ -42,7 +42,7 @@ HTTP_PROTOCOL = FAN_OUT.choice(
 )
 DEREGISTRATION = FAN_OUT.choice(
     "flink.stream.efo.deregister",
-    "When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last worker of a process (GROUP: the last process of the group), "
+    "When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last worker of a process (in a group: of the last process), "
     "unless a run failed; NEVER only by command. A query of Spark never does.",
     "LAST_OUT",
     ("LAST_OUT", "NEVER"),

@@ -70,7 +70,7 @@ DISCOVERY_INTERVAL = DISCOVERY_AND_STATE.integer(
 )
 LEASE_DURATION = DISCOVERY_AND_STATE.integer(
     "flink.lease.duration",
-    "GROUP: if a process sends no heartbeat for this long, others take its shards.",
+    "If a process of a group sends no heartbeat for this long, other processes acquire its shards.",
     20_000,
     minimum=2_000,
     unit="ms",
@@ -194,7 +194,7 @@ EMIT_INTERVAL = VALUES_AND_TIME.integer(
 )
 TRACKER_TIMEOUT = VALUES_AND_TIME.integer(
     "flink.watermark.tracker.timeout",
-    "GROUP: a worker whose heartbeats stopped no longer holds the global watermark after this time.",
+    "A worker of a group whose heartbeats have stopped no longer holds the global watermark back after this time.",
     30_000,
     minimum=1,
     unit="ms",

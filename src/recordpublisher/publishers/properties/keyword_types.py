@@ -89,8 +89,8 @@ class ReadSettings(TypedDict, total=False):
     http_protocol_version: Literal["HTTP1_1", "HTTP2"]
     """`aws.http.protocol.version`: Protocol of SubscribeToShard: HTTP2 has many subscriptions on a connection (extra http2)."""
     stream_efo_deregister: Literal["LAST_OUT", "NEVER"]
-    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last worker of a process (GROUP: the
-    last process of the group), unless a run failed; NEVER only by command. A query of Spark never does."""
+    """`flink.stream.efo.deregister`: When a LAZY or EAGER consumer is deregistered: LAST_OUT by the last worker of a process (in a
+    group: of the last process), unless a run failed; NEVER only by command. A query of Spark never does."""
     queue: str
     """`flink.queue.name`: The queue of the stream, as a name or an ARN; the publisher QUEUE needs it."""
     queue_name: str
@@ -124,7 +124,8 @@ class ReadSettings(TypedDict, total=False):
     """`flink.shard.discovery.intervalmillis`: Interval of the discovery of shards, and of streams that a file or a function lists; -1:
     never. A number is in ms."""
     lease_duration: float | str | timedelta
-    """`flink.lease.duration`: GROUP: if a process sends no heartbeat for this long, others take its shards. A number is in seconds."""
+    """`flink.lease.duration`: If a process of a group sends no heartbeat for this long, other processes acquire its shards. A number is
+    in seconds."""
     state_dataloss: Literal["FAIL", "CONTINUE"]
     """`flink.state.dataloss`: When records passed retention unread: FAIL and name the gap, or CONTINUE and count it."""
     state_uri: str
@@ -160,8 +161,8 @@ class ReadSettings(TypedDict, total=False):
     watermark_emit_interval: float | str | timedelta
     """`flink.watermark.emit.interval`: Shortest interval between two watermarks that a sink gets. A number is in seconds."""
     watermark_tracker_timeout: float | str | timedelta
-    """`flink.watermark.tracker.timeout`: GROUP: a worker whose heartbeats stopped no longer holds the global watermark after this time.
-    A number is in seconds."""
+    """`flink.watermark.tracker.timeout`: A worker of a group whose heartbeats have stopped no longer holds the global watermark back
+    after this time. A number is in seconds."""
     deserializer_schema: str
     """`flink.deserializer.schema`: The fields of objects in records, as columns (`id BIGINT, amount DECIMAL(12, 2), address
     STRUCT<country: STRING>`), or the path of a file: `.avsc`, or `.json` (JSON Schema), or its content. They are checked, and are
@@ -349,7 +350,7 @@ class ReadSettings(TypedDict, total=False):
     aggregation_enabled: bool
     """`AggregationEnabled`: Whether records are put in KPL aggregates."""
     aggregation_max_count: int
-    """`AggregationMaxCount`: Records in one aggregate."""
+    """`AggregationMaxCount`: Most user records in one aggregate."""
     aggregation_max_size: int | str
     """`AggregationMaxSize`: Size of one aggregate. A number is in bytes."""
     collection_max_count: int

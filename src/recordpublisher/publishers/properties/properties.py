@@ -168,10 +168,10 @@ class Properties(Mapping[str, str]):
     @overload
     def get(self, key: str, /, default: T) -> str | T: ...
     def get(self, key: str, /, default: object = None) -> object:
-        """Return the text that was given for a key, or `default`. Declare the properties of a plugin, and read them with `value`.
+        """Return the text that was given for the property `key`, or `default` if none was given.
 
-        A key that only this call knows cannot be checked. If it is not given, and an unknown key with a similar spelling is, a warning is
-        logged.
+        A plugin should declare its properties and read them with `value` instead, because only the spelling of declared keys is checked. If
+        `key` was not given, but an undeclared key with a similar spelling was, a warning is logged.
         """
         if key in self:
             return self[key]

@@ -59,7 +59,11 @@ def with_short_outages(properties: V) -> V:
 def outage_policy(
     properties: PropertyValues, base_ms: int = 300, max_ms: int = LONGEST_PAUSE_MS, exponent: float = 1.5
 ) -> RetryPolicy:
-    """Return the policy of a call that is retried for `flink.job.max.outage`."""
+    """Return the policy of a call that is retried for `flink.job.max.outage`.
+
+    - `base_ms`, `max_ms`: the upper limits of the first and of the longest pause between two calls (ms).
+    - `exponent`: the factor by which this limit grows after each call.
+    """
     return RetryPolicy(0, base_ms, max_ms, exponent, properties.value(MAX_OUTAGE), MAX_OUTAGE.key)
 
 

@@ -208,7 +208,7 @@ AGGREGATION_ENABLED = KINESIS_SINK.boolean(
 )
 AGGREGATION_MAX_COUNT = KINESIS_SINK.integer(
     "AggregationMaxCount",
-    "Records in one aggregate.",
+    "Most user records in one aggregate.",
     4_294_967_295,
     minimum=1,
     unit="records",

@@ -11,8 +11,10 @@ from datetime import UTC, datetime
 
 import psycopg
 import pytest
+from sqlalchemy import text
 
 import recordpublisher as rp
+from recordpublisher.plugins.databases import Database
 from recordpublisher.plugins.sinks.sql import SqlSink, target_table
 
 from fakes.batches import batch
@@ -94,6 +96,27 @@ async def test_a_missing_right_is_told_without_the_statement(uri, made):
     finally:
         query(uri, "drop role reader")
     assert "CREATE TABLE" not in str(raised.value)
+
+
+async def test_a_user_whose_login_changes_while_the_job_runs_is_let_in_when_it_is_right_again(uri):
+    """A DBA changes the password first, and where jobs read it (PGPASSFILE) a moment later. Here the name is gone for a second."""
+    query(uri, "create role shop login")
+    database = Database(uri.replace("tester@", "shop@"), "uri", rp.Properties(max_outage="30s"))
+    try:
+        await database.transaction(lambda connection: None)
+        await database.close()  # As after the end of its session: the next transaction connects again.
+        query(uri, "alter role shop rename to hidden")
+        with pytest.raises(rp.ConfigurationError, match="does not exist"):  # who has never been let in
+            await Database(uri.replace("tester@", "shop@"), "uri", rp.Properties()).transaction(lambda connection: None)
+        waiting = asyncio.create_task(database.transaction(lambda connection: connection.scalar(text("SELECT 7"))))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        query(uri, "alter role hidden rename to shop")
+        assert await waiting == 7
+    finally:
+        await database.close()
+        query(uri, "drop role if exists hidden")
+        query(uri, "drop role if exists shop")
 
 
 async def test_json_values_are_converted_to_the_types_of_columns(uri, made):

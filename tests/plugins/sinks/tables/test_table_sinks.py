@@ -87,9 +87,9 @@ async def test_positions_that_were_deleted_overwrite_no_rows_and_the_new_start_i
 
     assert payloads(kind) == [b"a", b"b"]
     (told,) = [
-        each.getMessage() for each in caplog.records if "so their positions are in another place" in each.getMessage()
+        each.getMessage() for each in caplog.records if "those of the rows are in another place" in each.getMessage()
     ]
-    assert f"{start.sink.destination()} has rows of j/" in told
+    assert f"{start.sink.destination()} has rows that were written by j/" in told
 
 
 async def test_an_entry_is_published_once_whoever_publishes_it_and_how_often(kind):

@@ -211,7 +211,11 @@ class KinesisSink(OnlyAsyncWith, Sink):
         return [] if reason is None else [f"{self.destination()}: {reason}"]
 
     def unfinished(self) -> Unfinished:
-        """Return how many records are not acknowledged. An outage is reported like a call that does not return (`Unfinished.call`)."""
+        """Return how many records are not acknowledged.
+
+        During an outage, in which no put succeeds, `Unfinished.call` does not change. The outage then raises the same alarm as a call of
+        user code that does not return.
+        """
         count = self.metrics()["outstandingRecordsCount"]
         why = self._writer.why_refused(FAILED_READ_LIMIT_MS / 1000) if count else None
         reason = f"records not acknowledged: {count}" + (f"; {why}" if why else "")

@@ -88,7 +88,7 @@ def size_of(data: bytes, partition_key: str) -> int:
 
 
 def is_obviously_valid(record: PendingRecord, max_record_bytes: int) -> bool:
-    """Return whether the record is valid, with a key in ASCII and no explicit hash key.
+    """Return whether the record has at most `max_record_bytes`, a valid key in ASCII, and no explicit hash key. Such a record is valid.
 
     This check is cheap, and nearly every record passes it.
     """

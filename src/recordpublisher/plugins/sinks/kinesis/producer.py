@@ -275,9 +275,10 @@ class _SinkThread:
         self.loop = BackgroundLoop(f"rp.Producer, {self.sink.destination()},", loop_factory=LoopForExit).__enter__()
 
     async def opened(self) -> KinesisSink:
-        """Return the open sink. Open it at the first call, and again if the last attempt has failed, or if the stream was deleted since.
+        """Open the sink if it is not open, and return it.
 
-        All calls wait for the same attempt, which continues if a call is cancelled.
+        The sink is opened at the first call, and again if the last attempt has failed, or if the stream was deleted since. All calls wait
+        for the same attempt, which continues if a call is cancelled.
         """
         opening = self._begin_opening()
         try:

@@ -450,6 +450,7 @@ class ShardMap:
     def of(cls, listed: Iterable[Shard], distributes_by_key: bool = True, keeps_ranges: bool = False) -> ShardMap:
         """Return the map of a listing. Closed shards take no records.
 
+        - `distributes_by_key`: whether the key of a record decides its shard. With AUTO record distribution it does not.
         - `keeps_ranges`: whether each aggregate has only records of one shard's range, even with AUTO record distribution. If a stream is
           switched back from AUTO, readers drop those records of an aggregate that are outside the range of its shard.
 
@@ -515,7 +516,7 @@ class TargetShardListing:
         self._wakeup.notify_all()
 
     def take_misrouted(self) -> list[MisroutedRecord]:
-        """Return the aggregates that wait for a listing, and forget them."""
+        """Remove the aggregates that wait for a listing, and return them."""
         taken, self._misrouted, self._being_listed = self._being_listed + self._misrouted, [], []
         return taken
 
@@ -530,9 +531,10 @@ class TargetShardListing:
         return self._map_of(await self._list())
 
     async def next_map(self) -> tuple[ShardMap, list[MisroutedRecord]]:
-        """Wait until a listing is requested or the next periodic one is due.
+        """Wait until a listing is due, list the shards, and return the new map with the misrouted aggregates that waited for it.
 
-        List the shards, and return the new map and the aggregates that waited for it.
+        A listing is due when it was requested. While keys do not decide the shard, it is also due periodically. A *misrouted* aggregate is
+        an acknowledged one that reached an unexpected shard (`MisroutedRecord`).
 
         Raises: RetriesExhaustedError if the listing fails while aggregates wait for it, and errors that retries cannot fix.
         """
@@ -636,6 +638,9 @@ def split_aggregate(record: PendingRecord) -> tuple[PendingRecord, ...]:
 
 
 def _bytes_of(part: PendingRecord, *, is_new_key: bool) -> int:
-    """Return the most bytes that a part adds to an aggregate. A key is in the key table only once."""
+    """Return the most bytes that a part adds to an aggregate.
+
+    - `is_new_key`: whether the aggregate's key table lacks the key of the part. The table has each key only once.
+    """
     size = (part.size + _KEY_OVERHEAD if is_new_key else len(part.data)) + _PART_OVERHEAD
     return size if part.explicit_hash_key is None else size + _HASH_KEY_BYTES

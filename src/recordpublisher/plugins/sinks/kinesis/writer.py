@@ -277,7 +277,9 @@ class KinesisWriter:
         self._failures.raise_if_failed(known)
 
     def begin_flush(self) -> int:
-        """Send the queued records at once. Return the epoch of the records accepted so far, a number for `wait_until_flushed`.
+        """Send the queued records at once. Return the number of the epoch that ends now, for `wait_until_flushed`.
+
+        An *epoch* has the records that were accepted since the last epoch ended.
 
         Raises: the error that ended the sink.
         """
@@ -286,11 +288,14 @@ class KinesisWriter:
         return self._end_epoch()
 
     def end_write(self) -> int:
-        """Return the epoch of the records accepted so far, a number for `is_flushed`. Unlike `begin_flush`, send no queued records now."""
+        """Return the number of the epoch that ends now, for `is_flushed`. Unlike `begin_flush`, it sends no queued records."""
         return self._outstanding.end_epoch()
 
     def outstanding_of(self, epoch: int) -> int:
-        """Return how many records of an ended epoch are not acknowledged or given up."""
+        """Return how many records of an ended epoch are neither acknowledged nor given up.
+
+        - `epoch`: a result of `begin_flush` or `end_write`.
+        """
         return self._outstanding.left_of(epoch)
 
     def is_flushed(self, epoch: int) -> bool:

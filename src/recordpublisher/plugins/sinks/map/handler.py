@@ -223,7 +223,7 @@ def is_current_task_cancelled(loop: asyncio.AbstractEventLoop | None = None) -> 
 def value_type_of(function: Callable[..., Any], batch_size: int = 1) -> Any:
     """Return the type of the values that a function takes, or None if it takes records.
 
-    - `def f(order: Order)` takes values of the type `Order`. So does `def f(orders: list[Order])` if `batch_size` is above 1.
+    - `def f(order: Order)` takes values of the type `Order`, and so does `def f(orders: list[Order])` if `batch_size` is above 1.
     - A parameter without annotation, or with `Any`, `Record` or `list[Record]`, takes records.
 
     Raises: ConfigurationError if a name in the annotation is unknown.
@@ -289,7 +289,11 @@ if sys.version_info >= (3, 14):
 
 
 def _item_of(annotation: Any) -> Any:
-    """Return the type of the values in an annotation: `Order` for `Order` and `list[Order]`; None if it means records."""
+    """Return the type of the values that a function with this annotation takes: `Order` for `Order` and for `list[Order]`.
+
+    Return None if the function takes records. It does if there is no annotation, or if the annotation is `Any`, `object`, `Record`, a type
+    variable, a list of one of these, or a list without a type.
+    """
     of_list = _list_in(annotation)
     item = annotation if of_list is None else next(iter(typing.get_args(of_list)), None)
     is_record = item is None or typing.get_origin(item) is Record or item in (Any, object, Record)

@@ -487,7 +487,10 @@ class RecordHandling:
         self.fail(SinkError(f"{item} cannot be handled after {attempts}: {reason}; {remedy}"), error)
 
     def continue_after_error(self) -> None:
-        """Let tasks continue after an error has ended the job. So the records that a handler has begun are handled before the end."""
+        """Let tasks finish the records that handlers have begun, although an error ends the job.
+
+        A record that fails from now on is left to the next start.
+        """
         self._error, self._is_stopped, self._leaves_failed = None, False, True
         self._wake()
 

@@ -201,7 +201,7 @@ class OpenFiles:
         return bool(self._open or self._ended)
 
     def take_staged(self, columns: Mapping[str, str]) -> StagedDataFiles:
-        """Return the files of the stage, perhaps none, and keep them until `begin_stage`. Call `end_files` first.
+        """Return the files that `end_files` has ended, perhaps none. They stay here until `begin_stage` is called.
 
         `columns`: the types that the columns have in the table.
         """
@@ -347,12 +347,16 @@ def _id_of(*names: str) -> str:
 
 
 def stage_mark_path(life: str, stage: int | str) -> str:
-    """Return the path of a stage's mark: an empty file that exists until the files of the stage are published."""
+    """Return the path of a stage's mark: an empty file that exists until the files of the stage are published.
+
+    - `life`: the name of the run of a worker process.
+    - `stage`: the number of the stage, unique within the run.
+    """
     return f"{STAGED}/{life}/{stage}"
 
 
 def stage_folder_path(life: str, stage: int | str) -> str:
-    """Return the path of the folder with the files of a stage."""
+    """Return the path of the folder with the files of a stage. The arguments are those of `stage_mark_path`."""
     return f"{DATA}/{life}/{stage}"
 
 

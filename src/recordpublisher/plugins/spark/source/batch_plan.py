@@ -326,7 +326,7 @@ def _read_everything(
     """Return whether every shard was read to its tip, or to a record that is still above the emit limit.
 
     If the record limit is below the number of shards, a batch reads only some of them. For the others it is enough that an earlier batch
-    reached the tip, because the watch finds records that arrived since.
+    reached the tip, because the watch for new data (`NewDataWatch`) finds records that arrived since.
     """
     holds_nothing = all(entry.seen.next_watermark is None for entry in offset.shards.values())
     is_same_limit = previous.emit_limit == offset.emit_limit or holds_nothing

@@ -103,6 +103,7 @@ class BatchPlanner:
     def step(self, previous: BatchOffset, limit: int | None, *, found_new: bool = False) -> BatchOffset | Step:
         """Return the plan of the next batch, or what to do instead.
 
+        - `limit`: the most records of the batch, or None if there is no limit.
         - `found_new`: whether the driver's polling of quiet shards has found something, or could not read every shard in time.
 
         Raises: OutageError if a service was unreachable for too long; ConsumerError if another job took over too many subscriptions;
@@ -430,7 +431,7 @@ class QueryProgress:
     def _lag_ms(self, entry: ShardOffset) -> int | None:
         """Return the age of the shard's oldest row that is not in the sink (ms), or None while it is not known.
 
-        It is the lag in the last response, plus the time since that response. The clocks of service and driver may differ. So this time is
+        It is the lag in the last response, plus the time since that response. The clocks of service and driver may differ, so this time is
         limited to the time since the batch was planned.
         """
         behind_ms, arrival_ms = entry.seen.behind_ms, entry.state.arrival_ms

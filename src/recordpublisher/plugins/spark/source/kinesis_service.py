@@ -131,9 +131,10 @@ class KinesisService:
         return [shard for shards in list(self._listed.values()) for shard in shards]
 
     def watch(self, shards: Mapping[Shard, ShardState]) -> None:
-        """Begin to watch in the background for new records after these states. If a watch is running, it continues unchanged.
+        """Begin to watch in the background (`NewDataWatch`) for new records after these states.
 
-        It polls even in a fan-out job, because the subscription of the next batch would end a subscription of the watch.
+        If a watch is running, it continues unchanged. A watch polls even in a fan-out job, because the subscription of the next batch would
+        end a subscription of the watch.
         """
         if self._watch is not None:
             return
@@ -149,22 +150,22 @@ class KinesisService:
         self._watch.begin(shards)
 
     def has_new_data(self) -> bool:
-        """Return whether the watch has found a record, an end or an error of a shard. Never blocks."""
+        """Return whether the watch that `watch` began has found a new record, a shard that has ended, or an error. Never blocks."""
         return self._watch is not None and self._watch.found.is_set()
 
     def look(self, seconds: float, pause: float = 0.0) -> LookResult:
-        """Read every watched shard now, as `NewDataWatch.look` does. Return `LookResult.LATE` if no watch is running."""
+        """Read every shard of the watch for new data now, as `NewDataWatch.look` does. Return `LookResult.LATE` if no watch is running."""
         return LookResult.LATE if self._watch is None else self._watch.look(seconds, pause)
 
     def tip_ms(self, key: str) -> int | None:
-        """Return when the watch last read a shard to its tip and found nothing new (epoch ms), or None if it never did.
+        """Return when a watch for new data last read a shard to its tip and found nothing new (epoch ms), or None if it never did.
 
         `key`: `Shard.key`.
         """
         return self._tip_ms.get(key)
 
     def stop_watching(self) -> None:
-        """End the watch."""
+        """End the watch for new data, if one is running."""
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
@@ -225,8 +226,8 @@ def _publisher_factory(publisher: str, properties: Properties) -> RecordPublishe
 class ListingCompleteness:
     """Decides whether a listing may show new shards. Owns the facts about shards that the newest listing of each stream lacks.
 
-    An old listing may show a shard that was read and left the offset, and lack the descendants that prove it. So a listing is not used if
-    it lacks a shard of the offset, or the parent of a listed shard. Missing shards that have expired do not count.
+    An old listing may show a shard that was read and left the offset, and lack the descendants that prove it. Therefore a listing is not
+    used if it lacks a shard of the offset, or the parent of a listed shard. Missing shards that have expired do not count.
     """
 
     def __init__(self, exists: ShardExists) -> None:

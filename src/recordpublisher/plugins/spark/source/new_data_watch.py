@@ -1,4 +1,4 @@
-"""Polls quiet shards from the driver. So no batch needs to run while no record arrives."""
+"""Polls quiet shards from the driver, so that no batch needs to run while no record arrives."""
 
 import asyncio
 import logging
@@ -91,7 +91,7 @@ class NewDataWatch:
         self._end_look = threading.Event()
 
     def begin(self, shards: Mapping[Shard, ShardState]) -> None:
-        """Start to watch in the background. Nothing is read before the first look."""
+        """Start to watch in the background. Nothing is read before the first call of `look`."""
         self._places = {shard: place for place, shard in enumerate(shards)}
         self._loop.run_in_background(self._watch(dict(shards)))
 
@@ -165,7 +165,7 @@ class NewDataWatch:
             await self._wait_for_look(shard)
 
     async def _wait_for_look(self, shard: Shard) -> None:
-        """Wait until the next look begins, and then for the shard's turn in it."""
+        """Wait until `look` is called again, and then for the shard's turn among the reads of that call."""
         while self._number_of_read.get(shard, 0) == self._number:
             await self._begin_look.wait()
         await asyncio.sleep((self._places[shard] + 1) * self._spacing)

@@ -65,7 +65,10 @@ class BatchOffset:
 
     @classmethod
     def unlisted(cls, now_ms: int) -> BatchOffset:
-        """Return the first offset of a query that could not list its shards yet."""
+        """Return the first offset of a query whose shards cannot be listed now. It has no shards.
+
+        - `now_ms`: when the query began (epoch ms). When the shards can be listed, the start of the query is computed for this time.
+        """
         return cls(random_id(), UNLISTED_PLAN, 0, now_ms, {})
 
     @property

@@ -64,8 +64,8 @@ class AlignmentSettings:
     def emit_limit(self, global_watermark: int | None) -> int | None:
         """Return the highest event time that the next batch emits (epoch ms), or None if alignment is off.
 
-        While the global watermark is unknown, a batch emits nothing, and only reads the first watermark of each shard. So the event times
-        of the first batch that emits are also within the lookahead.
+        While the global watermark is unknown, a batch emits nothing, and only reads the first watermark of each shard. The event times of
+        the first batch that emits are therefore also within the lookahead.
         """
         limit = global_watermark_rules.emit_limit(global_watermark, self.lookahead)
         if limit == math.inf:

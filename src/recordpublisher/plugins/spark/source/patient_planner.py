@@ -82,10 +82,11 @@ class PatientPlanner:
     def next_offset(self, previous: BatchOffset, limit: int | None, *, is_first: bool = False) -> BatchOffset:
         """Return the plan of the next batch. Return `previous` if there is none now, or if an AvailableNow run has ended.
 
-        When `previous` is returned, `processAllAvailable` assumes that all records put so far are in the sink. So first every shard is read
-        once more. If they cannot be read in time, a batch without tasks makes Spark ask again, for at most `NO_ANSWER_SECONDS`. If a
+        When `previous` is returned, `processAllAvailable` assumes that all records put so far are in the sink. Before that, every shard is
+        read once more. If they cannot be read in time, a batch without tasks makes Spark ask again, for at most `NO_ANSWER_SECONDS`. If a
         service is unreachable, or if the sink does not read its batches, `previous` is returned at once.
 
+        - `limit`: the most records of the batch, or None if there is no limit.
         - `is_first`: whether this may be Spark's only call. Then a batch is planned even if nothing is known to be new, unless a service is
           unreachable. A call to a service is waited for until it counts as an outage.
 
@@ -163,6 +164,9 @@ class PatientPlanner:
         """Return whether a read of every shard was late, and the next one may be in time.
 
         After `NO_ANSWER_SECONDS` of late reads return False, because Spark commits an empty batch after each of them.
+
+        - `look`: the result of the last read of every shard.
+        - `began`: when that read began (monotonic seconds).
         """
         if look is not LookResult.LATE:
             self._late_since = None

@@ -207,7 +207,8 @@ class RetentionLeft(NamedTuple):
 def least_retention_left(offset: BatchOffset, service: KinesisService, now_ms: int) -> RetentionLeft | None:
     """Return the offset's shard with the smallest part of its retention left, or None while no retention is known.
 
-    If a shard has no unread records, its retention is counted from the time when its tip was last reached by a task or the watch.
+    If a shard has no unread records, its retention is counted from the time when its tip was last reached by a task or by the watch for new
+    data.
     """
     left = [
         RetentionLeft(entry.key, left_ms, period_ms)

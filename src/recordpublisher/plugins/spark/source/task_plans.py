@@ -68,6 +68,7 @@ def task_plans(
 ) -> list[TaskPlan]:
     """Return the tasks that read a batch.
 
+    - `store_token`: the token by which a task checks that it uses the claim store of the driver.
     - `consumer_arns`: the ARNs of the fan-out consumers. None if the tasks poll, as in the first batch after a start.
     - `lost_claims`: whether the batch's claims (what its tasks have read) are lost. Its tasks then return no rows: the sink may have this
       batch already, and would ignore other rows under its number. The records come with the next batch instead.
@@ -105,7 +106,10 @@ def uses_subscriptions(offset: BatchOffset, options: SparkOptions) -> bool:
 def bounds_of(
     offset: BatchOffset, group: list[ShardOffset], tasks: int, options: SparkOptions, *, may_subscribe: bool
 ) -> Bounds:
-    """Return the limits of a task's read. The task reads the shards `group`, and the batch has `tasks` tasks."""
+    """Return the limits of a task's read. The task reads the shards `group`, and the batch has `tasks` tasks.
+
+    - `may_subscribe`: whether the task reads by fan-out. It then reads for the whole window, and otherwise stops at the tip.
+    """
     reading = sum(entry.task is not None for entry in offset.shards.values())
     # The limit allows at least one record of each shard, so that every shard makes progress.
     share = None if offset.limit is None else max(1, offset.limit // max(1, reading))

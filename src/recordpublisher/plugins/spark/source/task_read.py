@@ -80,6 +80,7 @@ def shard_reader(
 
     The fetcher's clients stay open from batch to batch.
 
+    - `consumer_arns`: the ARN of each stream's fan-out consumer, by property key.
     - `values`: a deserializer that was made from the properties of `options` before, or None to make one.
     """
     # Imported here because the driver, which makes plans for tasks, needs no fetcher.
@@ -183,7 +184,7 @@ class TaskRead:
         return self._stored(lambda: self.store.put_if_absent(self.plan.batch, name, token)) == token
 
     def _stored(self, call: Callable[[], T]) -> T:
-        """Return the result of a call to the store of claims. Wait while the store has an outage."""
+        """Make a call to the store of claims, and return its result. If the store has an outage, wait until it is over."""
         return self._outages.wait_out(call, self.sleep)
 
     def _claim_of(self, result: BoundedResult, rows: ArrowRows, subscribed: bool, began_ms: int) -> ReadClaim:

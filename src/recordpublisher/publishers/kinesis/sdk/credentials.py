@@ -51,7 +51,10 @@ def session_with_credentials(properties: Properties, region: str, role: str | No
 
 
 def renewal_of(session: Any) -> Callable[[], Awaitable[bool]]:
-    """Return a function that renews the credentials of `session`, for `retry_with_new_token`. Make a new one when each call begins."""
+    """Return a function that renews the credentials of `session`, for `retry_with_new_token`.
+
+    Call this at the beginning of each request: credentials that were renewed after that are not renewed again.
+    """
     began = time.monotonic()
 
     async def renew() -> bool:

@@ -47,7 +47,7 @@ Only the first call for a stream uses the SDK.
 class SdkTransport:
     """A Transport that uses the SDK: a session and two clients. Each client is opened by its first call, on the event loop of that call.
 
-    Each call has a deadline (`aws.request.timeout`). Time in which the process was suspended does not count. So a response that arrived in
+    Each call has a deadline (`aws.request.timeout`). Time in which the process was suspended does not count, so a response that arrived in
     that time is read, and a write is not repeated needlessly.
 
     One of the clients is for subscriptions, and has no read time-out: `fanout` decides how long a subscription may be silent, because it
