@@ -1,6 +1,7 @@
 """What a whole fetcher does when streams, sinks or state go away."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 
@@ -385,3 +386,28 @@ def test_after_two_cancellations_the_next_run_is_refused_until_the_write_has_end
 
     run_virtual(job())
     assert sink.rows == [("a", number) for number in range(10)]
+
+
+def test_the_second_cancellation_ends_a_run_also_before_it_waits_for_its_write():
+    class HangingWrites(RecordingSink):
+        async def write(self, batch):
+            await asyncio.sleep(10_000)
+
+    async def look():
+        for _ in range(2):
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(200)
+
+    async def job():
+        source = ScriptedSource()
+        source.add("a", 0)
+        fetcher = await opened(source, HangingWrites(), streams=StreamList(("s",), look, 0.5))
+        running = asyncio.create_task(fetcher.run())
+        await asyncio.sleep(3)
+        for _ in range(2):  # The run waits for `look` during both.
+            running.cancel()
+            await asyncio.sleep(0.1)
+        await asyncio.wait([running], timeout=100)
+        return running.cancelled()
+
+    assert run_virtual(job())

@@ -267,8 +267,10 @@ class ShardFetcher:
             if reason is EndReason.STOPPED:
                 await self._ownership.before_stop()
         finally:
-            await self._end_run(run, emitting, checkpointing, others)
-            self._has_stopped_writing = True
+            try:
+                await self._end_run(run, emitting, checkpointing, others)
+            finally:  # Also if the run was cancelled while it ended.
+                self._has_stopped_writing = emitting.done() and checkpointing.done()
         await self._take_last(reason)
         outcomes = {
             entry.key: shard_outcome(entry, emitted_before.get(entry.key, (0, 0, 0)), self._past_event_time)

@@ -399,11 +399,17 @@ async def test_a_worker_of_a_group_is_named_and_keeps_its_shards(sink, tmp_path)
     ("changed", "words"),
     [
         ({}, None),
+        ({"flink.streams": "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"}, None),
+        ({"flink.streams": "orders=arn:aws:kinesis:eu-west-1:123456789012:stream/x"}, None),
+        (
+            {"flink.streams": None, "flink.streams.file": "list"},
+            "the group reads orders, and this process reads a list ",
+        ),
         ({"flink.sink": "memory"}, "the group writes to JsonlSink.*, and this process writes to "),
         ({"flink.streams": "others"}, "the group reads orders, and this process reads others"),
     ],
 )
-async def test_a_worker_that_a_running_group_would_refuse_is_a_problem(changed, words, tmp_path):
+async def test_a_worker_that_a_running_group_would_refuse_is_a_problem(changed, words, tmp_path, monkeypatch):
     group = {
         "flink.job.workers": "GROUP",
         "flink.job.name": "one",
@@ -413,14 +419,32 @@ async def test_a_worker_that_a_running_group_would_refuse_is_a_problem(changed, 
         "flink.sink": "jsonl",
         "flink.sink.jsonl.path": str(tmp_path / "rows"),
     }
+    (tmp_path / "list").write_text("orders", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
     async with LocalKinesis(streams={"orders": 2}) as endpoint, job(endpoint, **group) as properties:
-        _, running = await checked({**properties, **changed})
+        merged = {**properties, **changed}
+        _, running = await checked({key: value for key, value in merged.items() if value is not None})
 
     if words is None:
         assert running.verdict == "ok", running
     else:
         assert running.verdict == "PROBLEM"
         assert re.search(f"a start here is refused, because it differs: {words}", running.words)
+
+
+async def test_a_program_whose_function_lists_the_streams_joins_its_group(tmp_path):
+    given = {"flink.job.workers": "GROUP", "flink.state.uri": str(tmp_path), "flink.lease.duration": 3_000}
+    async with LocalKinesis(streams={"orders": 2}) as endpoint:
+        given |= endpoint.properties()
+        async with rp.DataFetcher(lambda: ["orders"], given, sink="memory") as fetcher:
+            running = asyncio.create_task(fetcher.run())
+            await asyncio.sleep(1)
+            # As `doctor` reads them from the program: with the present streams, and without the function.
+            _, found = await checked({**fetcher.properties_for_commands(), "flink.sink": "memory"})
+            fetcher.stop()
+            await running
+
+    assert found.verdict == "ok", found
 
 
 async def test_a_folder_that_a_group_cannot_write_is_a_problem():

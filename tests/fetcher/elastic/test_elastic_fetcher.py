@@ -170,6 +170,28 @@ def test_the_leases_of_a_run_that_is_cancelled_expire_if_a_call_still_runs():
     assert run_virtual(story()) >= DURATION
 
 
+def test_the_shards_of_a_run_that_is_cancelled_while_it_ends_are_read_soon_after_the_fetcher_was_closed():
+    async def story():
+        group = ElasticProcesses(shards=1, cost=3.0)
+        first = await group.join()
+        await group.wait_until(lambda: len(first.shards) == 1)
+        group.send(1)
+        await asyncio.sleep(1)
+        first.fetcher.stop()
+        await asyncio.sleep(0.1)  # the run waits for its write
+        await first.kill()
+        await first.fetcher.close()
+        before = asyncio.get_running_loop().time()
+        second = await group.join()
+        group.send(1)
+        await group.wait_until_all_is_written()
+        took = asyncio.get_running_loop().time() - before
+        await second.stop()
+        return took
+
+    assert run_virtual(story()) < DURATION
+
+
 def test_the_leases_of_a_run_that_is_cancelled_twice_during_a_write_expire():
     async def story():
         group = ElasticProcesses(shards=1, cost=3.0)
@@ -394,3 +416,18 @@ def test_a_run_of_the_same_processes_is_repeated_to_the_name_and_the_second():
         return moments, names, asyncio.get_running_loop().time()
 
     assert run_virtual(story()) == run_virtual(story())
+
+
+def test_a_group_that_has_read_everything_says_that_it_continues(caplog):
+    async def story():
+        group = ElasticProcesses(shards=1)
+        group.source.close_shard("shard-0")
+        first = await group.join()
+        await asyncio.sleep(20)
+        await first.stop()
+        await (await group.join()).stop()
+
+    with caplog.at_level("INFO", "recordpublisher.start"):
+        run_virtual(story())
+    begins = [line.partition("; it ")[2].partition(";")[0] for line in caplog.messages if "; it " in line]
+    assert begins == ["begins at TRIM_HORIZON: no positions are stored", "continues at stored positions of 1 shard"]

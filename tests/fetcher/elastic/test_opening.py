@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
-from recordpublisher.fetcher.elastic.job_storage import JobStorage
+from recordpublisher.fetcher.elastic.job_storage import JobStorage, group_job_of
 from recordpublisher.fetcher.leases.lease_settings import LeaseSettings
 from recordpublisher.fetcher.shard_fetcher import build_fetcher
+from recordpublisher.fetcher.shards.discovery import StreamList
 from recordpublisher.publishers.errors import ConfigurationError, StoreUnavailableError
 from recordpublisher.testing import run_virtual
 
@@ -101,3 +102,13 @@ def test_a_store_that_is_away_at_the_start_is_waited_for():
         return asyncio.get_running_loop().time()
 
     assert 300 <= run_virtual(story()) < 312
+
+
+def test_jobs_of_a_sink_without_a_destination_are_told_apart_by_their_streams():
+    class Nowhere(RecordingSink):
+        def destination(self):
+            return ""
+
+    theirs, ours = (group_job_of(StreamList([stream]), Nowhere()) for stream in ("orders", "others"))
+    difference = ours.contradiction(theirs)
+    assert difference == "the group reads orders, and this process reads others"

@@ -78,6 +78,17 @@ def test_an_operator_sees_what_was_written_and_the_lag(scene, caplog):
     ]
 
 
+def test_the_lag_counts_a_shard_that_has_ended_while_the_sink_has_records_of_it(scene, caplog):
+    caplog.set_level(logging.INFO)
+    ended = in_stage(scene.table.add(shard("ended"), ShardState(START)), ShardStage.ENDED)
+    ended.metrics.millis_behind_latest = 10_000_000  # of its last batch, which counts no longer
+    ended.reading.last_read_ms = 0
+    scene.unfinished = Unfinished(1, "a call runs", shards={"s/ended": UnfinishedShard(1, -840_000)})
+    scene.run_for(60)
+
+    assert ", lag 15 min, " in caplog.text
+
+
 def test_watermarks_are_logged_as_times(scene, caplog, monkeypatch):
     caplog.set_level(logging.INFO)
     time = property(lambda _: 1_790_000_000_123)

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from recordpublisher.consumer.end_position import EndPosition
+from recordpublisher.fetcher.checkpoints.shard_starts import Starts
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.fetcher.pipeline.process_suspension import SuspensionDetector
 from recordpublisher.fetcher.pipeline.retention_gaps import RetentionGaps
+from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.shards.shard_entry import ShardEntry
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import Account, Delays, MemoryTransport
@@ -22,7 +24,7 @@ from recordpublisher.publishers.records import RecordBatch, UserRecord
 from recordpublisher.testing.virtual_time import EPOCH_MS, VirtualClock, run_virtual
 
 from fakes.fetcher_over_transport import fetcher_over
-from fakes.scripted_source import RecordingSink
+from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 from fakes.shard_entries import START, entry, shard
 
 HOUR = 3_600.0
@@ -427,3 +429,21 @@ def test_a_first_start_at_a_time_before_the_retention_is_told_once_and_is_no_los
     assert (job.numbers, job.metrics["retentionGaps"]) == ([1], 0)
     lines = [line for line in caplog.messages if line.startswith("stream orders keeps no records that arrived before ")]
     assert len(lines) == told
+
+
+def test_a_start_does_not_wait_for_a_service_that_does_not_say_its_retention():
+    source, sink = ScriptedSource(), RecordingSink()
+    source.add("a", 0)
+
+    async def hang(stream):
+        await asyncio.sleep(10_000)
+
+    async def job():
+        check = RetentionCheck(hang, hang, int, VirtualClock())
+        starts = Starts(StartingPosition.at_timestamp(0))
+        fetcher = make_fetcher(source, sink, starts=starts, retention=check)
+        await fetcher.open()
+        await fetcher.run_bounded(Bounds(max_time=10))
+
+    run_virtual(job())
+    assert sink.rows == [("a", 0)]

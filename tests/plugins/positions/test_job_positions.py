@@ -131,3 +131,17 @@ def test_imported_positions_belong_to_the_job_for_which_they_were_imported(endpo
     stored = json.loads(table.read_text())
     assert stored["job"]["name"] == "a"
     assert stored["job"]["sink"]
+
+
+@pytest.mark.parametrize("workers", ["ALONE", "GROUP"])
+def test_a_run_without_a_name_does_not_give_the_positions_of_a_job_to_others(stream, job, tmp_path, workers):
+    own = job.merged({"flink.state.uri": str(tmp_path / "state"), "flink.job.workers": workers})
+
+    async def run(properties, sink):
+        async with rp.DataFetcher([stream], properties, sink=sink) as fetcher:
+            await fetcher.run_bounded(max_time=1)
+
+    asyncio.run(run(own.merged({"flink.job.name": "a"}), "memory"))
+    asyncio.run(run(own, rp.MapSink(print)))  # another destination, so a group takes this job for its own
+    with pytest.raises(rp.StateError, match="has the positions of job 'a', and this is job 'b'"):
+        asyncio.run(run(own.merged({"flink.job.name": "b"}), "memory"))

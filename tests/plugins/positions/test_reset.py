@@ -16,6 +16,7 @@ from recordpublisher.fetcher.leases.group_store import GroupStore
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.positions.job_positions import job_and_lister
 from recordpublisher.plugins.positions.reset import PositionsReset, reset_target
+from recordpublisher.plugins.runtime.shard_lister import ShardLister
 from recordpublisher.plugins.sinks.sql import SqlSink
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 
@@ -576,6 +577,17 @@ async def test_a_reset_to_a_time_before_the_retention_says_since_when_there_are_
     assert first.note.startswith("reset; earlier records than 20")
     assert first.note.endswith(" are past retention")
     assert later.note == "reset"
+
+
+async def test_a_reset_does_not_need_the_retention(job, put, monkeypatch):
+    async def unknown(self, stream):
+        raise rp.PluginError("the archive does not know it")
+
+    put(b"1")
+    await read(job)
+    monkeypatch.setattr(ShardLister, "oldest_retained_ms", unknown)
+    await reset(job, "2d")
+    assert await read(job) == [b"1"]
 
 
 async def test_a_group_says_where_it_begins_anew_and_where_it_continues(job, put, caplog):

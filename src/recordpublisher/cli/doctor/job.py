@@ -37,7 +37,7 @@ from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.lag.job_state import JobStateReader, effect_of_no_positions
 from recordpublisher.plugins.lag.probe import LagProbe
 from recordpublisher.plugins.runtime.argument_checks import chosen_deserializer, value_type_made_by
-from recordpublisher.plugins.runtime.stream_names import streams_of
+from recordpublisher.plugins.runtime.stream_names import StreamNames, streams_argument
 from recordpublisher.plugins.stores.back_ends import back_end_of
 from recordpublisher.plugins.stores.by_location import missing_folder
 from recordpublisher.publishers.base import Checks, RecordPublisherFactory, RecordSource, shards_listed_by
@@ -51,6 +51,8 @@ from recordpublisher.publishers.properties.job_properties import (
     SINK,
     STATE_URI,
     STREAMS,
+    STREAMS_FILE,
+    STREAMS_FUNCTION,
     TIMESTAMP_FIELD,
 )
 from recordpublisher.publishers.properties.properties import Properties
@@ -244,14 +246,21 @@ class JobChecks:
                 raise NotCheckedError("the group cannot be read")
             sink = None
             with suppress(Exception):  # Another finding reports a sink that cannot be made.
-                sink = self._sink or self._made_sink()
-            return await check_group(self._group(), partial(self._group_job, sink) if sink else None)
+                sink = self._made_sink() if self._sink is None else self._sink
+            return await check_group(self._group(), None if sink is None else partial(self._group_job, sink))
         return await check_alone(self._positions(), self._properties)
 
     def _group_job(self, sink: Sink, of_group: GroupJob) -> GroupJob:
-        """Return the job of a process that starts here. If a program lists the streams, they count as those of the group."""
-        streams = tuple(sorted(streams_of(self._properties))) if self._properties.is_set(STREAMS) else of_group.streams
-        return replace(group_job_of(StreamList(streams or ()), sink, self._properties.value(JOB_NAME)), streams=streams)
+        """Return the job of a process that starts here.
+
+        If the properties do not name the streams, or the group's list may change, the streams count as those of the group: for a program
+        whose function lists the streams, the properties have only its present list.
+        """
+        streams = of_group.streams
+        if streams is not None and any(map(self._properties.is_set, (STREAMS, STREAMS_FILE, STREAMS_FUNCTION))):
+            names = StreamNames(streams_argument(self._properties)).stream_list(lambda streams: None, self._properties)
+            return group_job_of(names, sink, self._properties.value(JOB_NAME))
+        return replace(group_job_of(StreamList(()), sink, self._properties.value(JOB_NAME)), streams=streams)
 
     async def _lag(self, stream: str, client: KinesisClient) -> str:
         positions = self._positions()

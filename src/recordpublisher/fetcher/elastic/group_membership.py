@@ -295,7 +295,8 @@ async def replace_group_job(
         writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
         try:
             await GroupStore(store).write_table(
-                replace(found.document, version=version, writer=writer, job=job), found.version
+                replace(found.document, version=version, writer=writer, job=job.named_after(found.document.job)),
+                found.version,
             )
         except ConflictError:  # another process has joined in the meantime
             await pause_after_conflict(attempt)

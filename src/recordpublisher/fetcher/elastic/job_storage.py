@@ -66,7 +66,9 @@ def group_job_of(streams: StreamList, sink: Sink, name: str | None = None) -> Gr
     `name`: the name of the job.
     """
     names = tuple(sorted(streams)) if streams.is_fixed else None
-    return GroupJob(mask_passwords(destination_of(sink)), names, entry_store_of(sink) is not None, name)
+    # Never empty, because a job without a destination would be taken for that of imported positions, which any job may continue.
+    destination = mask_passwords(destination_of(sink)) or type(sink).__name__
+    return GroupJob(destination, names, entry_store_of(sink) is not None, name)
 
 
 async def refuse_positions_in_sink(store: ConditionalStore, entries: ConditionalStore) -> None:

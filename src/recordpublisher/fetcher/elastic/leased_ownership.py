@@ -84,16 +84,19 @@ class LeasedOwnership(ShardOwnership):
         table = await wait_for_store(self._begin_job, job.settings.store_outages)
         self.leased.on_listed(await job.discovery.list_all())
         starts = await job.starts.pinned(lambda: job.pin_latest(job.streams[0]))
-        count = 0 if table is None else sum(lease.epoch > 0 and not lease.ended for lease in table.leases.values())
-        if (
-            table is None or table.alone is None
-        ):  # Where a job that ran alone has stopped is in its worker's positions, read later.
+        if table is None:
+            begins = where_it_begins(0, None, starts.default, job.job_name, is_latest=job.starts.default.is_tip)
+        else:  # The start of the group counts, and not that of this process.
+            count = sum(lease.was_owned or lease.ended for lease in table.leases.values())
+            begins = where_it_begins(count, None, table.start, job.job_name, is_latest=table.is_latest)
+        # Where a job that ran alone has stopped is in its worker's positions, which are read later.
+        if table is None or table.alone is None:
             start_log.info(
                 "%s in %s reads %s; it %s",
                 "a new group" if table is None else "the group",
                 self._group.store.place,
                 few_of(sorted(job.streams)),
-                where_it_begins(count, None, starts.default, job.job_name, is_latest=job.starts.default.is_tip),
+                begins,
             )
         interval = job.settings.discovery_interval_ms / 1000
         self._listing = ShardListing(

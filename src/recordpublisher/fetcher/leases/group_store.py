@@ -345,7 +345,7 @@ class TableCache:
         if table.job is None:
             table = replace(table, job=self._job)
         elif not table.job.sink and self._job is not None:
-            table = replace(table, job=msgspec.structs.replace(self._job, name=self._job.name or table.job.name))
+            table = replace(table, job=self._job.named_after(table.job))
         read_at, self._read_at = self._read_at, -math.inf
         try:
             written = await self._group.write_table(table, None if self._stored is None else self._stored.version)

@@ -151,7 +151,7 @@ class LeaseTable:
         It has no leases, because the worker's positions have the state of each shard.
         """
         version = self.version + 1
-        return replace(self.reset_to(worker, {}), job=job, alone=AloneOwner(worker, version))
+        return replace(self.reset_to(worker, {}), job=job.named_after(self.job), alone=AloneOwner(worker, version))
 
     def with_alone_leases(self, states: Mapping[str, ShardState], pinned_ms: int | None = None) -> LeaseTable:
         """Return the table of a job that runs alone, completed with a lease for each shard in the positions of its worker.
@@ -391,6 +391,13 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         if of_group.name is not None and self.name is not None and of_group.name != self.name:
             differences.insert(0, f"the name of the group is {of_group.name}, and that of this process {self.name}")
         return "; ".join(differences) or None
+
+    def named_after(self, before: GroupJob | None) -> GroupJob:
+        """Return this job, with the name of the job `before` if it has none.
+
+        Otherwise a run without a name would let any job continue from the positions.
+        """
+        return self if self.name or before is None else structs.replace(self, name=before.name)
 
     def _words(self) -> tuple[str, str, str]:
         streams = "a list of streams that may change" if self.streams is None else ", ".join(self.streams)

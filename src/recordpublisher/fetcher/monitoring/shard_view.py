@@ -182,7 +182,8 @@ def lag_ms(entry: ShardEntry, unfinished: UnfinishedShard | None, now_ms: int) -
     if unwritten_ms is not None:
         ages.append(now_ms - unwritten_ms)
     if reads >= 0:
-        ages.append(reads)
+        # The last batch of a shard that has ended may have said that later records follow, in its children.
+        ages.append(0 if entry.has_ended else reads)
     return max(0, *ages) if ages else None
 
 

@@ -182,7 +182,7 @@ class StatusLogger:
         entries = [entry for entry in self._table if entry.is_open]
         written, before = self._written(), self._written_before
         self._written_before = written
-        lag_ms = largest_lag_ms(entries, unfinished, self._clock.now_ms())
+        lag_ms = largest_lag_ms(self._table, unfinished, self._clock.now_ms())
         log.info(
             "%s read, %s written since the last status line, lag %s, watermark %s%s",
             counted(len(entries), "open shard"),

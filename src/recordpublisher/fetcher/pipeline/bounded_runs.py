@@ -336,11 +336,13 @@ class RunCompletion:
         """
         self._finishing = task = asyncio.create_task(work)
         cancellation = None
+        if self._was_cancelled_twice:  # before this call
+            raise asyncio.CancelledError
         while not task.done():
             try:
                 await asyncio.wait([task])
             except asyncio.CancelledError as error:
-                if _cancels() - self._cancels_before > 1:
+                if self._was_cancelled_twice:
                     raise
                 cancellation = error
         if cancellation is None:
@@ -348,6 +350,10 @@ class RunCompletion:
         if not task.cancelled():
             task.exception()  # Retrieved, because otherwise asyncio would log it.
         raise cancellation
+
+    @property
+    def _was_cancelled_twice(self) -> bool:
+        return _cancels() - self._cancels_before > 1
 
     def start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Run `work` in a background task of the run."""

@@ -42,6 +42,8 @@ from .retention_gaps import RetentionGaps
 from .shard_end_check import ShardEndCheck
 
 log = logging.getLogger("recordpublisher.fetcher")
+MAX_LOSSES = 10
+"""How many times in a row a publisher may raise DataLossError without a record in between."""
 
 
 class ReadTasks:
@@ -218,12 +220,15 @@ class ReadTasks:
     async def _read_to_end(self, entry: ShardEntry) -> RunResult:
         position = entry.state.starting_position(self._use_continuations)
         await self._gaps.check_start(entry, position)
+        losses = 0  # since the last record
         while True:
             before = entry.progress.position
             try:
                 return await self._read_from(entry, position)
             except DataLossError as error:
-                is_stuck = error.resume is not None and (position, entry.progress.position) == (error.resume, before)
+                losses = losses + 1 if entry.progress.position == before else 0
+                # The oldest record may expire before it is read, so another position is tried a few times.
+                is_stuck = error.resume is not None and losses > (0 if error.resume == position else MAX_LOSSES)
                 if is_stuck and self._gaps.accepts_loss:
                     raise PluginError(
                         f"the publisher of {type(self._factory).__name__} for {entry.key} was created at the position that its "

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -28,6 +30,8 @@ from .process_suspension import GAP_SECONDS, SuspensionDetector
 
 log = logging.getLogger("recordpublisher.fetcher")
 LOG_INTERVAL_MS = 60_000
+START_CHECK_SECONDS = 2.0
+"""How long a shard's first read may wait for `RetentionGaps.check_start` (seconds)."""
 
 
 class RetentionGaps:
@@ -86,13 +90,17 @@ class RetentionGaps:
         """Log a warning, once for each stream, if a shard starts at a time that is before the retention of its stream.
 
         No record is lost: the job has not been there before, and the user may know it. The service silently begins at its oldest record.
+        If the service does not answer soon, the reading begins without the warning.
         """
         asked_ms, stream = start.timestamp_ms, entry.shard.stream
         is_seen = entry.progress.seen_ms is not None or stream in self._checked_starts
         if self._check is None or asked_ms is None or is_seen or not may_have_gap(asked_ms, self._clock.now_ms()):
             return
         self._checked_starts.add(stream)
-        oldest_ms = await self._check.oldest_retained_ms(stream)
+        oldest_ms = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_CHECK_SECONDS):
+                oldest_ms = await self._check.oldest_retained_ms(stream)
         if oldest_ms is not None and asked_ms < oldest_ms:
             log.warning(
                 "stream %s keeps no records that arrived before %s: reading begins there, and not at %s",

@@ -4,6 +4,7 @@ import asyncio
 import functools
 import random
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
@@ -13,7 +14,7 @@ from recordpublisher.fetcher.checkpoints.shard_starts import Starts, initial_sta
 from recordpublisher.fetcher.checkpoints.snapshot_format import RestoredState
 from recordpublisher.fetcher.leases.group_store import MissingPositionsError
 from recordpublisher.fetcher.shards.discovery import MissingShards
-from recordpublisher.publishers.errors import ConfigurationError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError
 from recordpublisher.publishers.initial_position import START_FORMS, named_start, refuse_future
 from recordpublisher.publishers.kinesis.ports import ListingPort
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition
@@ -190,12 +191,12 @@ class PositionsReset:
         """Return a clause that says since when the stream has records, if the time of the start is before that, else ""."""
         if self.start.is_tip or (at := start.timestamp_ms) is None:
             return ""
-        oldest_ms = await self._retried(functools.partial(self.lister.oldest_retained_ms, stream))
-        return (
-            ""
-            if oldest_ms is None or at >= oldest_ms
-            else f"; earlier records than {iso_time(oldest_ms)} are past retention"
-        )
+        oldest_ms = None
+        with suppress(RecordPublisherError):  # It is only a note.
+            oldest_ms = await self._retried(functools.partial(self.lister.oldest_retained_ms, stream))
+        if oldest_ms is None or at >= oldest_ms:
+            return ""
+        return f"; earlier records than {iso_time(oldest_ms)} are past retention"
 
     async def _retried(self, call: Callable[[], Awaitable[T]]) -> T:
         return await call_with_retries(call, LIST_SHARDS_RETRIES.policy(self.properties))

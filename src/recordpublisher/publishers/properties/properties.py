@@ -96,6 +96,8 @@ _MISSPELT = 0.8
 """
 _MOST_MISSING = 2
 """The most segments that a misspelt key may lack at its beginning: `initpos` lacks the two of `flink.stream`."""
+_MOST_MISSED = 1_000
+"""The most keys without a value for which `get` looks for a misspelling."""
 _REASONS = {
     "flink.stream.efo.http-client.max-concurrency": "the connections of subscriptions have no limit",
     "flink.stream.efo.http-client.read-timeout": "a subscription without an event for 20 s is reopened",
@@ -146,6 +148,8 @@ class Properties(Mapping[str, str]):
         self._values = {key.lower(): value for key, value in given.items()}
         spelling = {key.lower(): key for key in given}  # if two keys differ in case only, the later one wins
         self._given = {spelling[key]: value for key, value in self._values.items()}
+        self._missed: set[str] = set()
+        """Keys without a value for which `get` was called. It looks for a misspelling once."""
 
     def __getitem__(self, key: str) -> str:
         return self._values[key.lower()]
@@ -160,10 +164,10 @@ class Properties(Mapping[str, str]):
         return isinstance(key, str) and key.lower() in self._values
 
     @overload
-    def get(self, key: str, default: None = None, /) -> str | None: ...
+    def get(self, key: str, /, default: None = None) -> str | None: ...
     @overload
-    def get(self, key: str, default: T, /) -> str | T: ...
-    def get(self, key: str, default: object = None, /) -> object:
+    def get(self, key: str, /, default: T) -> str | T: ...
+    def get(self, key: str, /, default: object = None) -> object:
         """Return the text that was given for the property `key`, or `default` if none was given.
 
         A plugin should declare its properties and read them with `value` instead, because only the spelling of declared keys is checked. If
@@ -171,6 +175,9 @@ class Properties(Mapping[str, str]):
         """
         if key in self:
             return self[key]
+        if not isinstance(key, str) or key in self._missed or len(self._missed) == _MOST_MISSED:
+            return default
+        self._missed.add(key)
         unknown = [each for each in self._values if not _is_declared(each)]
         for near in difflib.get_close_matches(key.lower(), unknown, n=1, cutoff=_MISSPELT):
             log.warning("property '%s' is not set, and '%s' is unknown: is it a misspelling of '%s'?", key, near, key)
