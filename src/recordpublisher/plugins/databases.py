@@ -226,7 +226,7 @@ class Database:
                 return work(connection)
         except DBAPIError as raised:
             error = first_error(raised)
-            # Who was let in before is probably let in again: while somebody changes the password, its new value may come a moment later.
+            # Who was let in before is probably let in again: while its password is changed, the new value may come a moment later.
             was_let_in = self._has_connected and not is_connected and not is_refused_by_pooler(error)
             if (is_permanent(error) and not was_let_in) or isinstance(error, ProgrammingError):
                 valid = "a database that this user can open, and in which the tables can be created and written"
