@@ -393,3 +393,14 @@ def test_a_key_that_only_a_plugin_knows_is_looked_for_by_its_spelling(caplog):
     assert caplog.messages == [
         "property 'orders.database' is not set, and 'orders.databse' is unknown: is it a misspelling of 'orders.database'?"
     ]
+
+
+def test_an_older_name_of_a_plugins_property_is_warned_of_and_a_spelling_of_flink_is_not(monkeypatch, caplog):
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
+    text("acme.key.file", "The file with the key.", aliases=("acme.token.file",))
+    given = Properties({"acme.Token.file": "a", "flink.stream.efo.registrar": "LAZY"})
+    given.check()
+
+    assert caplog.messages == [
+        "property 'acme.Token.file' is an older name of 'acme.key.file': use the new one, because the old one may be removed"
+    ]

@@ -78,7 +78,7 @@ class PropertyOptions(TypedDict, total=False):
 
     - `group`: the property's section on the reference page and in `recordpublisher properties`.
     - `secret`: whether the value must never be shown. Default: False.
-    - `aliases`: older spellings of the key.
+    - `aliases`: older spellings of the key. If a job has one of a plugin's property, a warning names the present key.
     - `connector`: the default of Flink's connector if it differs from ours.
     - `argument`: a keyword argument for `rp.Properties`, shorter than the one that is made from the key. Not for plugins.
     """

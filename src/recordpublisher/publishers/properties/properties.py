@@ -249,6 +249,7 @@ class Properties(Mapping[str, str]):
         for key in self._given:
             if is_checked(key):
                 refuse_if_misspelt(key)
+                _warn_if_renamed(key)
 
     @classmethod
     def from_file(cls, path: str | Path) -> Properties:
@@ -434,6 +435,18 @@ def _nearest_keywords(keyword: str, known: Mapping[str, Property[Any]]) -> list[
     keys = {name: declared.key for name, declared in known.items() if not declared.key.startswith(of_sinks)}
     with_ending = [name for name, key in keys.items() if key.endswith(ending)]
     return with_ending or difflib.get_close_matches(keyword, known, n=1, cutoff=MIN_SIMILARITY)
+
+
+def _warn_if_renamed(key: str) -> None:
+    """Log a warning if a plugin has another name for this property now. The aliases of this library are Flink's spellings, which stay."""
+    declared = find_property(key)
+    is_renamed = declared is not None and key.lower() != declared.key.lower()
+    if declared is not None and is_renamed and not any(declared in group.properties for group in GROUPS):
+        log.warning(
+            "property '%s' is an older name of '%s': use the new one, because the old one may be removed",
+            key,
+            declared.key,
+        )
 
 
 class UnknownPropertyWarning(UserWarning):
