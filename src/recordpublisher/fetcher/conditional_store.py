@@ -95,7 +95,7 @@ class ConditionalStore(AsyncPort, ABC):
         """
 
     async def close(self) -> None:
-        """Release the store's connections and threads.
+        """Release the store's connections and threads. The store may be used again afterwards.
 
         The next call of another method must open them again, because a program may give the closed store to its next job. This method may
         be called again, and for a store that was never used.

@@ -171,8 +171,9 @@ class LeasedOwnership(ShardOwnership):
         if not (silent := self.membership.waits_for):
             return []
         return [
-            f"no shard is read yet: all shards belong to worker {few_of(sorted(silent))}, which may have been killed. If it runs, its next "
-            f"heartbeat makes this worker ready; if not, this worker reads the shards {self._group.settings.duration:g} s after its start"
+            f"no shard is read yet: all shards belong to other workers ({few_of(sorted(silent))}), which may have been killed. The next "
+            "heartbeat of one makes this worker ready; without any, this worker reads the shards "
+            f"{self._group.settings.duration:g} s after its start"
         ]
 
     async def before_stop(self) -> None:
