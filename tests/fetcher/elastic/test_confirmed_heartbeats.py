@@ -242,7 +242,7 @@ def test_processes_that_wait_for_the_leases_of_killed_processes_are_not_ready_an
 
     waiting, ready = run_virtual(story())
     for (reason,) in waiting:
-        assert reason.startswith("no shard is read yet: all shards belong to worker ")
+        assert reason.startswith("no shard is read yet: all shards belong to other workers (")
         assert "," not in reason.partition(", which may")[0], "only the killed process has leases"
     assert ready == [[]] * count
 
