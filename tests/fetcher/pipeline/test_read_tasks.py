@@ -421,3 +421,13 @@ def test_s2_a_shard_does_not_end_with_records_that_were_dropped_while_the_listin
     source.close_shard("a")
     rows = run_virtual(two_runs(source, RecordingSink(cost=2)))
     assert rows == [*range(1, 21)]
+
+
+@pytest.mark.parametrize(("slow_ms", "told"), [(120_000, 1), (2_000, 0)])
+def test_a_slow_clock_of_this_machine_is_told_once_because_lags_look_short(slow_ms, told, caplog):
+    source = ScriptedSource(per_read=1)  # its records have the arrival of a right clock
+    source.add("0", *range(3))
+    run_virtual(read(source, RecordingSink(), clock=VirtualClock(EPOCH_MS - slow_ms)))
+    lines = [line for line in caplog.messages if "its clock is slow, so lags and ages are shown too short" in line]
+    assert len(lines) == told
+    assert not told or lines[0].startswith("a record of s/0 arrived 2 min after the present time of this machine")

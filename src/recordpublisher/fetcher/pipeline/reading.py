@@ -17,9 +17,10 @@ from recordpublisher.publishers.base import (
 )
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import DataLossError, PluginError
-from recordpublisher.publishers.log_fields import key_fields, log_fields
+from recordpublisher.publishers.log_fields import key_fields, log_extra, log_fields
 from recordpublisher.publishers.positions import PositionType, StartingPosition
 from recordpublisher.publishers.records import RecordBatch
+from recordpublisher.publishers.retry import duration_words
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import Shard
 from recordpublisher.publishers.user_code import (
@@ -42,6 +43,8 @@ from .retention_gaps import RetentionGaps
 from .shard_end_check import ShardEndCheck
 
 log = logging.getLogger("recordpublisher.fetcher")
+CLOCK_BEHIND_MS = 5_000
+"""If a record arrived this much later than the present time (ms), this machine's clock is slow."""
 MAX_LOSSES = 10
 """How many times in a row a publisher may raise DataLossError without a record in between."""
 
@@ -292,6 +295,7 @@ class ReadIntake:
         self._on_children_found = on_children_found
         self._gaps = gaps
         self._pending_reads = PendingReads(budget)
+        self._has_warned_of_clock = False
 
     @property
     def used_bytes(self) -> int:
@@ -331,6 +335,8 @@ class ReadIntake:
         now_ms, now = self._clock.now_ms(), self._clock.monotonic()
         at = ReadMoment(now_ms, now, self._suspension.lost_seconds, self._gaps.read_ms(entry))
         self._gaps.on_read(entry, batch)
+        if not self._has_warned_of_clock and (entry.progress.seen_ms or 0) - now_ms > CLOCK_BEHIND_MS:
+            self._warn_of_clock(entry, now_ms)
         self._budget.settle_read(entry, 0 if batch.is_empty_read else batch.held_bytes)
         self._budget.release(entry.on_read(batch, at))
         del batch  # Without this, the local name would keep the batch's memory after it was emitted (P6).
@@ -340,6 +346,16 @@ class ReadIntake:
         read_bytes = self._budget.reserve_read(entry) or await self._pending_reads.wait(entry)
         self._gaps.on_request(entry)
         return read_bytes
+
+    def _warn_of_clock(self, entry: ShardEntry, now_ms: int) -> None:
+        self._has_warned_of_clock = True
+        log.warning(
+            "a record of %s arrived %s after the present time of this machine: its clock is slow, so lags and ages are shown too short by "
+            "as much. Synchronise it, for example with NTP",
+            entry.key,
+            duration_words(((entry.progress.seen_ms or 0) - now_ms) / 1000),
+            extra=log_extra(entry.key),
+        )
 
     def end(self, entry: ShardEntry, children: Sequence[Shard]) -> None:
         """Mark a shard as read to its end. The shard has ended as soon as all of its queued records are emitted."""

@@ -27,7 +27,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Property(Generic[T]):
-    """One declared property: key, type, default, unit and description.
+    """One declared property: key, type, default, unit and description. `text`, `integer` and the other functions declare one.
+
+    An object that is made by hand is not declared: its key is unknown to a job, which may refuse it as a misspelt one.
 
     - `key`: a key that ends in `.` or `[` is a prefix (`flink.stream.efo.consumerarn.<stream>`).
     - `parse`: turns a text into the value. It raises ValueError if the text is not valid.

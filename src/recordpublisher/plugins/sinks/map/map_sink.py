@@ -244,7 +244,7 @@ class MapSink(Sink[V]):
         return self._handling.unfinished()
 
     def destination(self) -> str:
-        """Return "MapSink", also if properties name the handler, so that processes of both kinds can be workers of one group."""
+        """Return "MapSink", even for a handler that properties name. Therefore processes of both kinds can be workers of one group."""
         return MapSink.__name__
 
     def metrics(self) -> dict[str, Any]:
