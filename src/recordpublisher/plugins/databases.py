@@ -227,7 +227,7 @@ class Database:
         except DBAPIError as raised:
             error = first_error(raised)
             # Who was let in before is probably let in again: while its password is changed, the new value may come a moment later.
-            was_let_in = self._has_connected and not is_connected and not is_refused_by_pooler(error)
+            was_let_in = self._has_connected and not is_connected and _is_login_refused(error)
             if (is_permanent(error) and not was_let_in) or isinstance(error, ProgrammingError):
                 valid = "a database that this user can open, and in which the tables can be created and written"
                 reason = str(error.orig).strip().partition("\n")[0]  # The statement follows on the next lines.
@@ -397,6 +397,17 @@ def is_permanent(error: DBAPIError) -> bool:
         not state and isinstance(error, OperationalError) and any(word in str(error.orig) for word in _PERMANENT_WORDS)
     )
     return state.startswith(_PERMANENT) or is_refused or is_refused_by_pooler(error)
+
+
+def _is_login_refused(error: DBAPIError) -> bool:
+    """Return whether PostgreSQL has refused the user, the password or the database of a connection."""
+    is_sqlite = isinstance(error.orig, sqlite3.Error)
+    return (
+        not is_sqlite
+        and isinstance(error, OperationalError)
+        and is_permanent(error)
+        and not is_refused_by_pooler(error)
+    )
 
 
 def is_refused_by_pooler(error: DBAPIError) -> bool:

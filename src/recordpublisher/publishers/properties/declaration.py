@@ -278,6 +278,11 @@ number, boolean, prefix = _of_plugins.number, _of_plugins.boolean, _of_plugins.p
 """
 
 
+def is_of_plugin(declared: Property[Any]) -> bool:
+    """Return whether a plugin has declared the property, with `text` or another function of this module."""
+    return declared in _of_plugins.properties
+
+
 def _parse_not_empty(text: str) -> str:
     if not text:
         raise ValueError("empty")

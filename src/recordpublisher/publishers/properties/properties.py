@@ -23,6 +23,7 @@ from .declaration import (
     declared_properties,
     did_you_mean,
     find_property,
+    is_of_plugin,
     is_secret,
 )
 from .fan_out_properties import FAN_OUT
@@ -440,8 +441,7 @@ def _nearest_keywords(keyword: str, known: Mapping[str, Property[Any]]) -> list[
 def _warn_if_renamed(key: str) -> None:
     """Log a warning if a plugin has another name for this property now. The aliases of this library are Flink's spellings, which stay."""
     declared = find_property(key)
-    is_renamed = declared is not None and key.lower() != declared.key.lower()
-    if declared is not None and is_renamed and not any(declared in group.properties for group in GROUPS):
+    if declared is not None and key.lower() != declared.key.lower() and is_of_plugin(declared):
         log.warning(
             "property '%s' is an older name of '%s': use the new one, because the old one may be removed",
             key,
