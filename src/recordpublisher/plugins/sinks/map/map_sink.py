@@ -243,10 +243,6 @@ class MapSink(Sink[V]):
         """Return how many records are not handled, and the record whose handler has run longest."""
         return self._handling.unfinished()
 
-    def destination(self) -> str:
-        """Return "MapSink", even for a handler that properties name. Therefore processes of both kinds can be workers of one group."""
-        return MapSink.__name__
-
     def metrics(self) -> dict[str, Any]:
         """Return counts of records, the memory of the outstanding records (`heldBytes`), and two histograms.
 
@@ -309,6 +305,10 @@ class MapSinkFromProperties(MapSink):
             raise ConfigurationError(MAP_ON_FAILURE.key, "DEAD_LETTER", _WITH_DEAD_LETTERS, reason=reason)
         self._function = function
         self._set_up(function, MapSettings(**values_of(MapSettings, properties)), SystemClock())
+
+    def destination(self) -> str:
+        """Return "MapSink", so that a process with a `rp.MapSink` of its program can be a worker of the same group."""
+        return MapSink.__name__
 
     def checks(self) -> Checks:
         """Return the check for `recordpublisher doctor` that the function was imported."""
