@@ -415,17 +415,12 @@ class ShardFetcher:
         finally:
             # Also if the run is cancelled while it ends: the next run of this fetcher must not find a write of this one.
             try:
-                await self._completion.finish(_ended(emitting, checkpointing))
+                await self._completion.finish(asyncio.wait((emitting, checkpointing)))
             finally:
                 # Computed before `end_run` drops the queues, which are needed for it.
                 past = filter(run.is_past_event_time, self._table)
                 self._past_event_time = {entry.key: entry.next_watermark for entry in past}
                 await self._shards.end_run()
-
-
-async def _ended(*tasks: asyncio.Task[None]) -> None:
-    """Wait until these tasks have ended. Their errors are not raised here, because they end the run through `RunCompletion.fail`."""
-    await asyncio.wait(tasks)
 
 
 def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> ShardFetcher:

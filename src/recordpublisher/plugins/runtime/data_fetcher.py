@@ -237,7 +237,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
                 "the fetcher is running already: wait until the first run has ended, or make another DataFetcher"
             )
         if self._has_stopped:
-            raise StateError("`stop` has ended the last run of this fetcher: make a new DataFetcher to read on")
+            raise StateError("the last run of this fetcher was stopped: make a new DataFetcher to read on")
 
     async def run(self) -> BoundedResult:
         """Run until `stop()`, an error, or the end of every stream.

@@ -65,7 +65,7 @@ class ShardLister:
         self._client = client
         self._is_own: dict[str, bool] = {}
         self._missing_since: dict[str, float] = {}
-        """For each stream that was listed before and that `discover` now reports as missing: since when (monotonic seconds)."""
+        """Since when (monotonic seconds) `discover` reports a stream as missing that was listed before, by the name of the stream."""
         self._without_retention: set[str] = set()
         self._completely_listed: set[str] = set()
 

@@ -151,7 +151,7 @@ class TargetShardQueue:
         self.shard = shard
         self.rate_limit = rate_limit
         self.known_shards: Mapping[str, HashRange] | None = None
-        """With AUTO record distribution the listed shards: any of them may take a record. Otherwise None: only `shard` may."""
+        """The listed shards, if the stream has AUTO record distribution: each may take a record. Otherwise None: only `shard` may."""
         self.rate = AdaptiveRate(rate_limit.initial_fraction)
         self.records: deque[PendingRecord] = deque()
         self.queued_bytes = 0
@@ -502,7 +502,7 @@ class TargetShardListing:
         """The aggregates that wait for the listing that is being made."""
         self._last_misrouted: dict[str, int] = {}
         self._unlisted_since: dict[str, float] = {}
-        """For each shard that has taken an aggregate and is not listed: when a listing first lacked it (seconds of the clock)."""
+        """When a listing first lacked a shard that has taken an aggregate (seconds of the clock), by the id of the shard."""
         self._described_at = -math.inf
         self._is_requested = False
         self._wakeup = Notifier()

@@ -55,7 +55,7 @@ class Handler:
         self._timeouts = None if timeout is None else ObservedTimeouts(clock, timeout)
         self._is_closed = False
         self._hint = ""
-        """For a warning, if the function receives records and may expect their values: a sentence that says what it receives."""
+        """A sentence for a warning that says what the function receives, if it receives records and may expect their values."""
 
     def check(self, context: SinkContext) -> str:
         """Return a sentence that says what the function receives.
