@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from pyiceberg.catalog import load_catalog
 
 from groups.stores import STORES
+from groups.worker_group import files_of_job
 from servers.postgresql import serve_postgresql
 
 TABLE = "CREATE TABLE written (shard_id text, sequence_number text)"
@@ -69,7 +70,7 @@ def jsonl(folder: Path) -> Iterator[Target]:
     out = folder / "out"
 
     def rows() -> Rows:
-        lines = [json.loads(line) for file in out.rglob("*.jsonl") for line in file.read_text().splitlines()]
+        lines = [json.loads(line) for file in files_of_job(out, ".jsonl") for line in file.read_text().splitlines()]
         return [(line["shardId"], line["sequenceNumber"]) for line in lines]
 
     yield Target({"flink.sink": "jsonl", "flink.sink.jsonl.path": str(out), "flink.state.uri": f"{folder}/group"}, rows)
@@ -80,7 +81,7 @@ def parquet(folder: Path) -> Iterator[Target]:
     out = folder / "out"
 
     def rows() -> Rows:
-        tables = [pq.ParquetFile(file).read(["shardId", "sequenceNumber"]) for file in out.rglob("*.parquet")]
+        tables = [pq.ParquetFile(file).read(["shardId", "sequenceNumber"]) for file in files_of_job(out, ".parquet")]
         return [(row["shardId"], row["sequenceNumber"]) for table in tables for row in table.to_pylist()]
 
     given = {"flink.sink": "parquet", "flink.sink.parquet.path": str(out), "flink.state.uri": f"{folder}/group"}

@@ -10,7 +10,7 @@ import pytest
 
 from groups.exactly_once_sinks import delta, iceberg, parquet
 from groups.load import SteadyLoad
-from groups.worker_group import SHARDS, TIMES, worker_group
+from groups.worker_group import SHARDS, TIMES, files_of_job, worker_group
 from processes.job_files import end
 from processes.process_faults import kill
 
@@ -28,7 +28,7 @@ def document(number):
 
 
 def of_folder(target):
-    files = [str(file) for file in Path(target.properties["flink.sink.parquet.path"]).rglob("*.parquet")]
+    files = [str(file) for file in files_of_job(Path(target.properties["flink.sink.parquet.path"]), ".parquet")]
     by_polars = pl.concat(
         [pl.scan_parquet(file, hive_partitioning=True) for file in files], how="diagonal_relaxed"
     ).collect()

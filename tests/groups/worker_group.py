@@ -100,7 +100,7 @@ class WorkerGroup:
         """Stop a process, but not within a transaction of SQLite, whose lock would keep the others from writing until it goes on."""
         pid = self.processes[name].pid
         os.kill(pid, signal.SIGSTOP)
-        while any(map(_is_locked, self._folder.rglob("*.db"))):
+        while any(map(_is_locked, files_of_job(self._folder, ".db"))):
             os.kill(pid, signal.SIGCONT)
             time.sleep(0.05)
             os.kill(pid, signal.SIGSTOP)
@@ -170,6 +170,18 @@ def worker_group(
             for process in group.processes.values():
                 process.kill()
                 process.wait()
+
+
+def files_of_job(folder: Path, suffix: str) -> list[Path]:
+    """The files in a folder into which jobs write now, but for their own in `.recordpublisher`.
+
+    `rglob` raises an error if a job removes one of its folders meanwhile.
+    """
+    found = []
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != ".recordpublisher"]
+        found += [Path(place, name) for name in names if name.endswith(suffix)]
+    return found
 
 
 def _is_locked(database: Path) -> bool:
