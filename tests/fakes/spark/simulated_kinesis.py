@@ -191,11 +191,11 @@ class SimulatedKinesis:
 
     def look(self, seconds: float, pause: float = 0.0) -> LookResult:
         self.clock.sleep(0.05)
+        self.before_look()
         if self.late_looks:
             self.late_looks -= 1
             self.clock.sleep(seconds - 0.05)
             return self.late_look
-        self.before_look()
         return LookResult.FOUND if self.has_new_data() else LookResult.NOTHING
 
     def tip_ms(self, key: str) -> int | None:

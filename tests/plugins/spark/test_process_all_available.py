@@ -10,7 +10,7 @@ from recordpublisher.plugins.spark.source.new_data_watch import LookResult
 from recordpublisher.plugins.spark.source.patient_planner import ANSWER_SECONDS, NO_ANSWER_SECONDS
 
 from fakes.spark.queries import FAN_OUT, query, two_shards
-from fakes.spark.simulated_kinesis import SimulatedKinesis
+from fakes.spark.simulated_kinesis import ManualClock, SimulatedKinesis
 from fakes.spark.simulated_query import SimulatedQuery
 
 
@@ -51,6 +51,36 @@ def test_every_row_that_was_put_before_the_call_is_in_the_sink(tmp_path, publish
     assert sorted(job.delivered()) == sorted(job.expected())
 
 
+class RunningClock(ManualClock):
+    """A clock that goes on by 0.07 ms with each look at it, so that two looks in one decision may show two milliseconds."""
+
+    microseconds = 0
+
+    def now_ms(self) -> int:
+        self._go_on()
+        return self.ms
+
+    def monotonic(self) -> float:
+        self._go_on()
+        return self.ms / 1000 + self.microseconds / 1_000_000
+
+    def _go_on(self) -> None:
+        self.ms, self.microseconds = self.ms + (self.microseconds + 70) // 1000, (self.microseconds + 70) % 1000
+
+
+def test_the_call_goes_on_after_a_batch_whose_end_is_seen_in_the_millisecond_in_which_the_next_is_planned(tmp_path):
+    draw = random.Random(1)
+    kinesis = two_shards()
+    kinesis.clock = RunningClock()
+    job = query(kinesis, tmp_path)
+    for number in range(100):
+        if number % 2:
+            split(kinesis, draw, number)
+        put(kinesis, draw)
+        process_all_available(job)
+        assert len(job.delivered()) == len(job.expected())
+
+
 def test_a_row_that_is_put_while_the_call_looks_is_found_by_that_look(tmp_path):
     kinesis = two_shards()
     job = query(kinesis, tmp_path)
@@ -71,6 +101,17 @@ def test_a_look_that_is_late_ends_the_call_in_time_and_spark_asks_again(tmp_path
     process_all_available(job)
     assert kinesis.late_looks == 0
     assert sorted(job.delivered()) == sorted(job.expected())
+
+
+def test_spark_asks_again_after_a_look_in_which_the_process_was_stopped(tmp_path):
+    kinesis = two_shards()
+    job = query(kinesis, tmp_path)
+    process_all_available(job)
+    kinesis.clock.sleep(5)
+    process_all_available(job)
+    kinesis.before_look = lambda: kinesis.clock.sleep(600)
+    kinesis.late_looks = 1
+    assert job.batch()
 
 
 def test_while_a_shard_does_not_answer_batches_without_rows_run_for_ten_seconds_and_then_none(tmp_path):

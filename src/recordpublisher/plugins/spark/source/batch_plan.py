@@ -198,7 +198,7 @@ class Facts:
     """The facts that `next_step` needs, in addition to the plan and the options. Times are epoch ms.
 
     - `now_ms`: the driver's time.
-    - `retry_at_ms`: the time before which no batch may run, because the reads of the last batch had no response.
+    - `retry_at_ms`: the time before which no batch may run, because the reads of the last batch had no response; or 0.
     - `found_new`: whether the driver's polling of quiet shards has found something, or could not read every shard in time.
     - `has_listed`: whether the streams were listed for this batch.
     - `seen_ms`: when the claims of the last batch were first seen. A claim with a later time is from an executor whose clock is ahead.

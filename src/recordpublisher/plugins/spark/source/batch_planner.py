@@ -302,8 +302,9 @@ class FailedReadBackoff:
         self._pause = 0.0
 
     def retry_at_ms(self) -> int:
-        """Return the time before which no batch may be planned (epoch ms). Setting the wall clock does not make the pause longer."""
-        return self._ms_in(self._noted_at + self._pause)
+        """Return the time before which no batch may be planned (epoch ms), or 0. Setting the wall clock does not make the pause longer."""
+        # Without a pause this is 0, and not the present time: that may be a millisecond later than the time with which it is compared.
+        return self._ms_in(self._noted_at + self._pause) if self._pause else 0
 
     def seen_ms(self) -> int:
         """Return when the claims of the last batch were first seen (epoch ms).

@@ -55,7 +55,7 @@ class PatientPlanner:
     _quiet_since: float | None = None
     """When a read of every shard first found nothing since the last batch (seconds of the monotonic clock); None if it has not."""
     _late_since: float | None = None
-    """When the current series of late looks (reads of every shard) began (monotonic seconds); None if the last one was in time."""
+    """When the first of the current series of late looks (reads of every shard) ended (monotonic seconds); None if the last was in time."""
 
     def __post_init__(self) -> None:
         self._calls = PlanningCalls(self.planner.outages, self.planner.clock, self.background)
@@ -105,13 +105,13 @@ class PatientPlanner:
             if step is Decision.FINISH:
                 return _without_rows(previous) if planner.has_news() else previous
             if isinstance(step, Watch):
-                began, look = now(), self._look(step, until)
+                look = self._look(step, until)
                 found_new = look is LookResult.FOUND or (step.first_look and look is not LookResult.NOTHING)
                 if found_new:
                     self._late_since = None
                     continue
                 is_shown = self._is_settled() and planner.has_news()
-                return _without_rows(previous) if is_shown or self._may_be_in_time(look, began) else previous
+                return _without_rows(previous) if is_shown or self._may_be_in_time(look) else previous
             self.sleep(POLL_SECONDS)
             is_late, is_away = now() >= until, self.outage is not None
             may_be_new = not is_away and (step is None or (isinstance(step, Wait) and step.may_be_new))
@@ -160,20 +160,20 @@ class PatientPlanner:
         pause = 0.0 if self._quiet_since is None else self.planner.options.probe_ms / 1000
         return self.planner.service.look(max(0.0, until - self.planner.clock.monotonic()), pause)
 
-    def _may_be_in_time(self, look: LookResult, began: float) -> bool:
+    def _may_be_in_time(self, look: LookResult) -> bool:
         """Return whether a read of every shard was late, and the next one may be in time.
 
         After `NO_ANSWER_SECONDS` of late reads return False, because Spark commits an empty batch after each of them.
 
         - `look`: the result of the last read of every shard.
-        - `began`: when that read began (monotonic seconds).
         """
         if look is not LookResult.LATE:
             self._late_since = None
             return False
-        if self._late_since is None:
-            self._late_since = began
-        return self.planner.clock.monotonic() - self._late_since < NO_ANSWER_SECONDS
+        now = self.planner.clock.monotonic()
+        # The time counts from the end of the first late read: that read may have been late because this process was stopped.
+        self._late_since = now if self._late_since is None else self._late_since
+        return now - self._late_since < NO_ANSWER_SECONDS
 
     def _is_settled(self) -> bool:
         """Return whether the stream has been quiet for `SETTLED_SECONDS`. Then a batch without rows may show the changed figures."""
