@@ -241,7 +241,9 @@ class ShardFetcher:
 
     def _has_read_every_shard(self) -> bool:
         reading = (entry for entry in self._table if entry.is_reading)
-        return self._completion.is_running and all(entry.reading.last_read_ms is not None for entry in reading)
+        # A worker that joins its group has no shards yet, and would count as one that has read all of them.
+        is_placed = self._completion.is_running and not self._ownership.reasons_not_ready()
+        return is_placed and all(entry.reading.last_read_ms is not None for entry in reading)
 
     # --- a run ------------------------------------------------------------------------------------------------------------------
 

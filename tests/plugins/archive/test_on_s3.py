@@ -28,7 +28,7 @@ def moto():
         yield url
 
 
-@pytest.fixture(params=[JsonlSink, ParquetSink])
+@pytest.fixture(params=[JsonlSink, pytest.param(ParquetSink, marks=pytest.mark.slow)])
 def kind(request):
     return request.param
 

@@ -54,6 +54,7 @@ class TestDelta(TableContract):
     kind = Delta
 
 
+@pytest.mark.slow
 class TestPartitionedDelta(TableContract):
     """The rows of a range are in several files."""
 
@@ -74,6 +75,7 @@ class TestIceberg(TableContract):
     kind = Iceberg
 
 
+@pytest.mark.slow
 class TestCompactedIceberg(TableContract):
     __test__ = True
     kind = Iceberg

@@ -258,6 +258,18 @@ async def test_a_fetcher_that_is_open_is_not_opened_again_and_reads_on(monkeypat
         assert (await opened.run_bounded(stop_at_tip=True)).records == 2
 
 
+async def test_a_worker_of_a_group_is_ready_when_it_has_read_its_shards_and_not_when_it_joins(monkeypatch, tmp_path):
+    install(monkeypatch, {"a": [b"1", b"2"]})
+    group = {"flink.job.workers": "GROUP", "flink.state.uri": str(tmp_path / "group")}
+    async with fetcher(sink=(sink := rp.MemorySink()), properties={**PROPERTIES, **group}) as worker:
+        run = asyncio.create_task(worker.run())
+        await worker.wait_ready()
+        assert (worker.reasons_not_ready(), worker.progress().open_shards) == ([], 1)
+        worker.stop()
+        await run
+    assert len(sink.records) == 2
+
+
 async def test_a_wait_for_a_run_that_was_never_started_says_so(monkeypatch, caplog):
     monkeypatch.setattr("recordpublisher.plugins.runtime.data_fetcher._WAIT_READY_SECONDS", 0.01)
     async with fetcher() as opened:

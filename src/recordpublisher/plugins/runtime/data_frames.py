@@ -110,6 +110,7 @@ def read_arrow(
     """
     # 1. Check the properties, and decide which columns the values have, so that a mistake is found before anything is read.
     given = checked_properties(properties, settings, read_arrow, deserializer=deserializer)
+    _refuse_job_identity(settings)
     given = without_job_identity(given).merged(Properties(**settings)).merged(_start_properties(start, given))
     chosen = chosen_deserializer(load_registry(), given, deserializer)
     is_checked = given.value(ON_BAD_RECORD) != OnBadRecord.FAIL.name
@@ -365,6 +366,20 @@ def _chosen_source(settings: ReadSettings) -> ReadSettings:
     if "archive_live" in settings:
         chosen["archive_live"] = settings["archive_live"]
     return chosen
+
+
+def _refuse_job_identity(settings: ReadSettings) -> None:
+    """Raise ConfigurationError if an argument asks for a job, because these functions do not act as one.
+
+    The same properties in the mapping are ignored, because they are settings of the job whose mapping it is.
+    """
+    for name in ("state_uri", "job_workers"):
+        if name in settings:
+            reason = (
+                "a frame is not a job: no positions are stored. To read a part of a stream, use start= and end=; to continue where the "
+                "last call ended, use rp.stream or rp.consume with state_uri="
+            )
+            raise ConfigurationError(name, reason=reason)
 
 
 def _event_times_ms(given: EventTimes) -> tuple[int | None, int | None]:

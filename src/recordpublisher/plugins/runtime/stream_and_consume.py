@@ -17,7 +17,7 @@ from recordpublisher.fetcher.pipeline.bounded_runs import BoundedResult, Bounds
 from recordpublisher.fetcher.sink import Sink, State
 from recordpublisher.publishers.errors import RecordPublisherError
 from recordpublisher.publishers.initial_position import with_oldest_start
-from recordpublisher.publishers.properties.job_properties import JOB_WORKERS, ON_BAD_RECORD, STATE_URI
+from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SINK, JOB_WORKERS, ON_BAD_RECORD, STATE_URI
 from recordpublisher.publishers.properties.keyword_types import JobSettings
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ARCHIVE_LIVE, RECORD_PUBLISHER
@@ -358,4 +358,4 @@ def without_job_identity(job: Properties) -> Properties:
     is_kept = job.value(ON_BAD_RECORD) != "DEAD_LETTER"
     polled = [each.key for each in _SUBSCRIBING if job.value(each) == "EFO"]
     look: dict[str, str | None] = dict.fromkeys((STATE_URI.key, JOB_WORKERS.key, *polled), None)
-    return job.merged(look if is_kept else {**look, ON_BAD_RECORD.key: "SKIP"})
+    return job.merged(look if is_kept else {**look, ON_BAD_RECORD.key: "SKIP", DEAD_LETTER_SINK.key: None})

@@ -254,6 +254,12 @@ def numbers(**bounds):
     ]
 
 
+@pytest.mark.parametrize("settings", [{"state_uri": "folder"}, {"job_workers": "GROUP"}], ids=["store", "group"])
+def test_a_call_that_asks_for_positions_of_a_job_is_refused(orders, settings):
+    with pytest.raises(rp.ConfigurationError, match="no positions are stored"):
+        rp.read_arrow("orders", PROPERTIES, **settings)
+
+
 def test_a_read_goes_from_the_position_of_one_snapshot_to_that_of_another(orders):
     assert numbers(start=snapshot("2"), end=snapshot("6")) == [3, 4, 5, 6]
     assert numbers(end=snapshot("2")) == [0, 1, 2]

@@ -50,6 +50,7 @@ def test_a_look_joins_no_group_and_writes_no_dead_letters():
             "flink.state.uri": "s3://b/p",
             "flink.job.workers": "GROUP",
             "flink.deserializer.error": "DEAD_LETTER",
+            "flink.deadletter.sink": "jsonl",
             "flink.stream.recordpublisher": "efo",
             "aws.region": "eu-west-1",
         }
