@@ -60,8 +60,19 @@ def test_json_has_a_line_for_each_property(results):
         "default": 5,
         "unit": "",
         "valid": "a whole number of at least 0",
+        "secret": False,
         "connectorDefault": "10",
     }
+
+
+def test_a_secret_and_an_older_key_are_marked(results):
+    _, listed, _ = results[()]
+
+    assert (
+        "Secret key for BASIC.\n      default: not set; valid: a text that is not empty; a secret, which is never shown\n"
+        in listed
+    )
+    assert "; also spelt aws.producer.aggregationMaxCount\n" in listed
 
 
 def test_a_word_of_no_property_is_an_error(results):

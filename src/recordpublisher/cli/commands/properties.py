@@ -48,6 +48,7 @@ def _fields(declared: Property[Any]) -> dict[str, Any]:
         "default": declared.default,
         "unit": declared.unit,
         "valid": declared.valid,
+        "secret": declared.secret,
         "connector_default": declared.connector or None,
     }
 
@@ -71,7 +72,11 @@ def _paragraph(declared: Property[Any]) -> str:
     key, default = styled(declared.spelling, bold=True), default_text(declared)
     if not any(map(str.isalnum, default)):  # a separator, such as ";"
         default = f"'{default}'"
-    return SafeText(f"  {key}\n      {declared.sentence}\n      default: {default}; valid: {declared.valid}")
+    older = f"; also spelt {', '.join(declared.aliases)}" if declared.aliases else ""
+    secret = "; a secret, which is never shown" if declared.secret else ""
+    return SafeText(
+        f"  {key}\n      {declared.sentence}\n      default: {default}; valid: {declared.valid}{older}{secret}"
+    )
 
 
 def grouped(declared: Iterable[Property[Any]]) -> dict[str, list[Property[Any]]]:
