@@ -1,12 +1,16 @@
-"""Timestamp assigners: arrival, a JSON field, a user's function."""
+"""Timestamp assigners: arrival, a field, a user's function."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from recordpublisher.consumer.event_time import (
     ArrivalTimestamps,
+    FieldTimestamps,
     FunctionTimestamps,
     ImplausibleTimes,
-    JsonFieldTimestamps,
     check_times,
     timestamp_assigner_for,
 )
@@ -62,7 +66,52 @@ def test_a_field_is_epoch_ms_or_iso_8601(document, millis):
 )
 def test_a_record_without_a_time_raises_an_error_with_the_field(document):
     with pytest.raises(ValueError, match=r"field 'at' \(flink.watermark.timestamp.field\)"):
-        JsonFieldTimestamps("at").timestamps(batch(document))
+        FieldTimestamps("at").timestamps(batch(document))
+
+
+@dataclass
+class Order:
+    at: object
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"at": 1_700_000_000_500},
+        Order(1_700_000_000_500.4),
+        Order("2023-11-14T22:13:20.5Z"),
+        Order(datetime(2023, 11, 14, 22, 13, 20, 500_999, tzinfo=UTC)),
+        Order(datetime(2023, 11, 14, 22, 13, 20, 500_999)),
+        Order(Timestamp(seconds=1_700_000_000, nanos=500_999_999)),
+    ],
+)
+@pytest.mark.parametrize("payload", [b"\x01\x02", b"{\x02", b"", b"7"])
+def test_the_field_of_the_decoded_value_counts_if_the_payload_is_not_json(payload, value):
+    decoded = batch(payload, b'{"at": 3}').with_columns(values=[value, {"at": 4}])
+    assert FieldTimestamps("at").timestamps(decoded) == [1_700_000_000_500, 3]
+
+
+@pytest.mark.parametrize("payload", [b"{}", b'{"at": "soon"}', b' {"at": null}'])
+def test_a_json_object_without_a_time_is_bad_even_if_the_decoded_value_has_a_default(payload):
+    with pytest.raises(ValueError, match=r"no event time in field 'at' \(flink.watermark.timestamp.field\)"):
+        FieldTimestamps("at").timestamps(batch(payload).with_columns(values=[Order(5)]))
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("text", r"the payload is not a JSON object, and its decoded value \(str\) has no such field"),
+        (Order(None), "None is not a time"),
+        (Order(True), "True is not a time"),
+        (Order(float("nan")), "NaN"),
+        (Order("soon"), "Invalid isoformat"),
+    ],
+)
+def test_a_decoded_value_without_a_time_raises_an_error_with_the_reason(value, reason):
+    with pytest.raises(
+        ValueError, match=rf"no event time in field 'at' \(flink.watermark.timestamp.field\): .*{reason}"
+    ):
+        FieldTimestamps("at").timestamps(batch(b"\x01").with_columns(values=[value]))
 
 
 def test_a_function_that_returns_no_number_raises_an_error():
@@ -109,4 +158,4 @@ def test_a_time_more_than_a_day_ahead_of_its_arrival_is_told(caplog, time, is_to
 
 
 def test_a_text_of_digits_is_epoch_ms():
-    assert JsonFieldTimestamps("at").timestamps(batch(b'{"at": "1790000000000"}')) == [1_790_000_000_000]
+    assert FieldTimestamps("at").timestamps(batch(b'{"at": "1790000000000"}')) == [1_790_000_000_000]

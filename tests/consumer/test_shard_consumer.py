@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from recordpublisher.consumer.deserialization import JsonDeserializer, StreamDeserializer
-from recordpublisher.consumer.event_time import ArrivalTimestamps, JsonFieldTimestamps
+from recordpublisher.consumer.event_time import ArrivalTimestamps, FieldTimestamps
 from recordpublisher.consumer.shard_consumer import BatchDecorator, ShardConsumer
 from recordpublisher.consumer.watermark_strategies import BoundedOutOfOrderness
 from recordpublisher.publishers.base import RecordPublisher, RunResult
@@ -148,14 +148,14 @@ async def test_a_batch_that_was_put_is_freed_while_the_output_waits_for_memory()
 
 async def test_an_invalid_event_time_makes_a_poisoned_record():  # S7
     with pytest.raises(DeserializationError, match="field 'at'") as raised:
-        await run(batch(b'{"at": 1}', b"{}"), with_decorator=decorator(JsonFieldTimestamps("at")))
+        await run(batch(b'{"at": 1}', b"{}"), with_decorator=decorator(FieldTimestamps("at")))
 
     assert raised.value.sequence_number == "2"
 
 
 async def test_skipped_records_move_the_position_and_not_the_watermark():  # S7
     metrics = ShardMetrics()
-    given = decorator(JsonFieldTimestamps("at"), metrics, on_poison=OnBadRecord.SKIP, future_limit_ms=-1)
+    given = decorator(FieldTimestamps("at"), metrics, on_poison=OnBadRecord.SKIP, future_limit_ms=-1)
     publisher, output, _ = await run(
         batch(b'{"at": 5}', b"{", b'{"at": 9}', b"{}"), batch(b"{}", first=5), RunResult.CANCELLED, with_decorator=given
     )
@@ -169,7 +169,7 @@ async def test_skipped_records_move_the_position_and_not_the_watermark():  # S7
 
 async def test_future_event_times_are_counted_and_passed_on_unchanged():  # W12
     metrics = ShardMetrics()
-    given = decorator(JsonFieldTimestamps("at"), metrics, future_limit_ms=0)
+    given = decorator(FieldTimestamps("at"), metrics, future_limit_ms=0)
     _, output, _ = await run(batch(b'{"at": 9999999999999}'), RunResult.CANCELLED, with_decorator=given)
 
     assert output.batches[0].event_times == [9_999_999_999_999]

@@ -1,9 +1,9 @@
 """Event times of records: timestamp assigners (arrival by default), and the check that a time can be used (W12)."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -69,10 +69,11 @@ class FunctionTimestamps:
         return [int(self._assigner(record)) for record in batch]
 
 
-class JsonFieldTimestamps:
-    """Uses a top-level field of JSON records as the event time.
+class FieldTimestamps:
+    """Uses one field of a record as the event time: a top-level field of a JSON payload, or of the decoded value of any other payload.
 
-    A number, or a text of digits, is epoch ms. Other text is ISO-8601, in UTC if it has no time zone, rounded down to ms.
+    A number, or a text of digits, is epoch ms. Other text is ISO-8601, in UTC if it has no time zone, rounded down to ms. A decoded value
+    may also have a datetime, or a Timestamp of Protocol Buffers.
 
     Raises: ConfigurationError if the field's name is invalid.
     """
@@ -83,14 +84,39 @@ class JsonFieldTimestamps:
 
     def timestamps(self, batch: RecordBatch) -> Sequence[int]:
         """Return the time in the field of each record (epoch ms). Raises: ValueError that names the field, if it is missing or invalid."""
-        return self.times_in(batch.data)
+        try:
+            return self.times_in(batch.data)
+        except ValueError:
+            if batch.decoded is None:
+                raise
+        try:
+            return [self._time_of(data, value) for data, value in zip(batch.data, batch.decoded, strict=True)]
+        except (TypeError, ValueError, OverflowError) as error:
+            raise self._error(error) from error
 
     def times_in(self, payloads: Sequence[bytes]) -> list[int]:
-        """Return the time in the field of each payload (epoch ms). Raises: ValueError that names the field, if it is missing or invalid."""
+        """Return the time in the field of each JSON payload (epoch ms).
+
+        Raises: ValueError that names the field, if it is missing or invalid, or if a payload is not JSON.
+        """
         try:
             return [at if type(at) is int else _millis(at) for at in [self._decode(data).value for data in payloads]]
         except (msgspec.DecodeError, ValueError, OverflowError) as error:
-            raise ValueError(f"no event time in field '{self._field}' ({TIMESTAMP_FIELD.key}): {error}") from error
+            raise self._error(error) from error
+
+    def _time_of(self, payload: bytes, value: object) -> int:
+        """Return the time in the field of one record. A JSON object decides, even if the decoded value has a default for the field."""
+        try:
+            is_object = payload.lstrip()[:1] == b"{"
+            at = self._decode(payload).value if is_object else _field_of(value, self._field)
+        except msgspec.ValidationError:  # A JSON object without a valid time.
+            raise
+        except msgspec.DecodeError:  # A payload that is not JSON may begin with that byte too.
+            at = _field_of(value, self._field)
+        return _millis(at)
+
+    def _error(self, reason: Exception) -> ValueError:
+        return ValueError(f"no event time in field '{self._field}' ({TIMESTAMP_FIELD.key}): {reason}")
 
 
 def check_times(times: Sequence[int]) -> None:
@@ -158,24 +184,41 @@ class ImplausibleTimes:
 
 
 def timestamp_assigner_for(properties: Properties, assigner: Callable[[Record], int] | None) -> TimestampAssigner:
-    """Return the timestamp assigner: the user's function if it is given, else the JSON field of the properties, else the arrival time.
+    """Return the timestamp assigner: the user's function if it is given, else the field that the properties name, else the arrival time.
 
     Raises: ConfigurationError if the function or the field's name is invalid.
     """
     field = properties.value(TIMESTAMP_FIELD)
     if assigner is not None:
         return FunctionTimestamps(assigner)
-    return ArrivalTimestamps() if field is None else JsonFieldTimestamps(field)
+    return ArrivalTimestamps() if field is None else FieldTimestamps(field)
 
 
 def _short(number: int) -> str:
     return str(number) if abs(number) < 10**20 else f"a number of {number.bit_length()} bits"
 
 
-def _millis(at: float | str) -> int:
-    if not isinstance(at, str):
+def _field_of(value: object, field: str) -> Any:
+    """Return a field of a decoded value, which is a mapping or has attributes. Raises: ValueError if the value has no such field."""
+    missing = object()
+    found = value.get(field, missing) if isinstance(value, Mapping) else getattr(value, field, missing)
+    if found is missing:
+        raise ValueError(
+            f"the payload is not a JSON object, and its decoded value ({type(value).__qualname__}) has no such field"
+        )
+    return found
+
+
+def _millis(at: Any) -> int:
+    """Return a time as epoch ms. Raises: TypeError, ValueError or OverflowError if it is not a time."""
+    if isinstance(at, int | float) and not isinstance(at, bool):
         return round(at)
-    if at.isdecimal():  # Checked first, because ISO-8601 would read 1790... as the year 1790.
-        return int(at)
-    parsed = datetime.fromisoformat(at)
-    return ((parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND
+    if isinstance(at, str):
+        if at.isdecimal():  # Checked first, because ISO-8601 would read 1790... as the year 1790.
+            return int(at)
+        at = datetime.fromisoformat(at)
+    elif hasattr(at, "ToMilliseconds"):
+        return int(at.ToMilliseconds())
+    if not isinstance(at, datetime):
+        raise TypeError(f"{repr_of(at, 60)} is not a time")
+    return int(((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // _MILLISECOND)

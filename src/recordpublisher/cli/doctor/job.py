@@ -132,7 +132,7 @@ class JobChecks:
         findings = [] if takes_all else [await examine(f"{name}: values", lambda: sink.check_values(context))]
         field, fields = self._properties.value(TIMESTAMP_FIELD), of and fields_of(type_info(of))
         if fields and field is not None and field not in {each.name for each in fields}:
-            words = f"{type_name(of)} has no field {field!r}: a record whose JSON lacks it is a bad record"
+            words = f"{type_name(of)} has no field {field!r}: a record that is not JSON with that field is a bad record"
             findings.append(Finding(TIMESTAMP_FIELD.key, Verdict.NOT_CHECKED, words))
         return findings
 

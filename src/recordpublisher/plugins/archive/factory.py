@@ -14,7 +14,7 @@ from recordpublisher.fetcher.shards.read_state import latest
 from recordpublisher.fetcher.shards.retention_check import UNKNOWN_MS, RetentionGap
 from recordpublisher.publishers.base import Checks, RecordPublisherFactory, RecordSource
 from recordpublisher.publishers.clock import Clock, SystemClock
-from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError
+from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError, StreamNotFoundError
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.job_properties import ACCEPTS_LOSS, ON_DATA_LOSS, WORKER_BYTES
 from recordpublisher.publishers.properties.properties import Properties
@@ -130,10 +130,16 @@ class ArchiveFactory(RecordPublisherFactory):
             self._live.keep_shared()
 
     async def discover(self, stream: str) -> Sequence[Shard] | None:
-        """Return the shards that the live factory lists. Without a live stream, return the archive's shards."""
+        """Return the shards that the live factory lists. Without a live stream, return the archive's shards.
+
+        Raises: StreamNotFoundError if there is no live stream, and the archive has no shard of the stream. A job would wait for one for ever.
+        """
         if self._live is not None:
             return await self._live.discover(stream)
-        return [shard for _, shard in sorted((await self._archive.shards(stream)).items())]
+        if not (found := await self._archive.shards(stream)):
+            place = f"the archive {self._archive.catalogue.place}, which has other streams or none"
+            raise StreamNotFoundError(stream, place=place)
+        return [shard for _, shard in sorted(found.items())]
 
     async def unlisted_shards(self, stream: str, listed: Sequence[Shard]) -> Sequence[Shard]:
         """Return the archived shards that the stream does not list, and the listed shards whose parents only the archive knows."""

@@ -134,7 +134,8 @@ MAX_DECOMPRESSED_BYTES = VALUES_AND_TIME.integer(
     unit="bytes",
 )
 TIMESTAMP_FIELD = VALUES_AND_TIME.text(
-    "flink.watermark.timestamp.field", "JSON field with the event time, epoch ms or ISO-8601. Not set: arrival time."
+    "flink.watermark.timestamp.field",
+    "Field with the event time, epoch ms or ISO-8601: at the top of JSON payloads, else of decoded values. Not set: arrival time.",
 )
 OUT_OF_ORDERNESS = VALUES_AND_TIME.integer(
     "flink.watermark.outoforderness.millis",

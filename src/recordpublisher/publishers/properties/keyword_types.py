@@ -137,7 +137,8 @@ class ReadSettings(TypedDict, total=False):
     deserializer_decompressed_max_bytes: int | str
     """`flink.deserializer.decompressed.max.bytes`: The largest decompressed payload; a larger one is a bad record. A number is in bytes."""
     watermark_timestamp_field: str
-    """`flink.watermark.timestamp.field`: JSON field with the event time, epoch ms or ISO-8601. Not set: arrival time."""
+    """`flink.watermark.timestamp.field`: Field with the event time, epoch ms or ISO-8601: at the top of JSON payloads, else of decoded
+    values. Not set: arrival time."""
     watermark_outoforderness_millis: int | str | timedelta
     """`flink.watermark.outoforderness.millis`: How far the watermark is behind the event times: the out-of-orderness within a shard. A
     number is in ms."""

@@ -98,6 +98,49 @@ def test_a_record_is_handled_again_for_as_long_as_retry_for(back_after, handled)
     assert min(back_after, 900) <= seconds < min(back_after, 900) + 10
 
 
+@pytest.mark.parametrize(
+    ("asked", "pause"), [(5, 5), (0, 0), (-3, 0), (1e9, 900), (float("inf"), 900), (float("nan"), 0)]
+)
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_a_record_is_handled_again_when_the_service_wants_it(asked, pause, batch_size):
+    async def job():
+        loop, calls = asyncio.get_running_loop(), []
+
+        async def one(record):
+            calls.append((record if batch_size == 1 else len(record), loop.time()))
+            if len(calls) == 1:
+                raise rp.TransientError("POST /pay", "429", "slow down", retry_after=asked)
+
+        async def many(records: list[rp.Record]):
+            await one(records)
+
+        sink = rp.MapSink(one if batch_size == 1 else many, batch_size=batch_size, concurrency=1, clock=VirtualClock())
+        await open_and_write(sink, batch(b"a") if batch_size == 1 else batch_of_keys("a", "b", "c", "d"))
+        await sink.flush()
+        await sink.close()
+        return [at for _, at in calls]
+
+    first, second, *_ = run_virtual(job())
+    assert pause <= second - first <= pause + 0.21
+
+
+def test_a_service_that_wants_a_pause_is_asked_no_longer_than_retry_for():
+    async def job():
+        loop, calls = asyncio.get_running_loop(), []
+
+        async def handle(record):
+            calls.append(loop.time())
+            raise rp.TransientError("POST /pay", "429", "slow down", retry_after=40)
+
+        sink = rp.MapSink(handle, retries=0, retry_for=60, on_failure="SKIP", clock=VirtualClock())
+        await open_and_write(sink, batch(b"a"))
+        await sink.flush()
+        await sink.close()
+        return [at - calls[0] for at in calls]
+
+    assert run_virtual(job()) == pytest.approx([0, 40, 60], abs=0.01)
+
+
 def test_time_in_which_the_process_was_suspended_does_not_count_for_retry_for():
     async def job():
         loop, calls = asyncio.get_running_loop(), []

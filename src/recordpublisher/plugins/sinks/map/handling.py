@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import ConfigurationError, InvalidRecordError, SinkError
+from recordpublisher.publishers.errors import ConfigurationError, InvalidRecordError, SinkError, TransientError
 from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.properties.config_fields import of_property
 from recordpublisher.publishers.properties.job_properties import MAP_ON_FAILURE, OnBadRecord
@@ -53,6 +53,8 @@ _PERMISSION_SECONDS = 0.1
 _TURN_SECONDS, _CHECK_EVERY = 0.005, 16
 """A task whose handlers never wait lets the event loop run after this time (seconds). It looks at the clock after this many records."""
 _RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT = 200, 10_000, 2.0
+_LONGEST_ASKED_PAUSE = 900.0
+"""The longest pause that an error may ask for (seconds): as long as the default of `flink.job.max.outage`."""
 """The pause before a retry: from 200 ms to 10 s, with full jitter."""
 _MILLISECOND = 0.001
 
@@ -287,8 +289,9 @@ class RecordHandling:
             for item in _failed_items(items, returned):
                 errors[id(item)] = SinkError("the handler returned it as failed")
         except Exception as error:
-            if len(items) == 1:
-                errors[id(items[0])] = error
+            if len(items) == 1 or asked_pause(error):
+                # A service that asks to wait would refuse the halves too, and they come after the pause, as all of their keys do.
+                errors.update({id(item): error for item in items})
                 return
             middle = len(items) // 2
             await self._call_with_list(await self._wait_for_permission(items[:middle]), errors)
@@ -404,7 +407,8 @@ class RecordHandling:
                 limits = [self._positions.seconds_until_dropped(item, now)]
                 if item.attempts > self._settings.retries:
                     limits.append(self._settings.retry_for - failing_for)
-                pauses = self._retry_policy.delay_seconds(item.attempts - 1), *(each for each in limits if each > 0)
+                wanted = max(self._retry_policy.delay_seconds(item.attempts - 1), asked_pause(error))
+                pauses = wanted, *(each for each in limits if each > 0)
                 # A shorter pause would only be a rounding error of the limit, and the next attempt would come before the limit again.
                 self._handle_later(items, max(min(pauses), _MILLISECOND))
         elif self._settings.on_failure is OnBadRecord.FAIL:
@@ -643,6 +647,12 @@ class RecordHandling:
         waiting = f"waiting for a retry: {retries}" if retries else ""
         reason = ", ".join(filter(None, (f"records not handled: {count}", waiting, sentence)))
         return Unfinished(count, reason, call, len(self._calls), self._positions.unhandled(), self._counts["left"])
+
+
+def asked_pause(error: Exception) -> float:
+    """Return how long the service asks to wait before the next call (seconds): `TransientError.retry_after`. Return 0 if it does not."""
+    asked: object = getattr(error, "retry_after", None) if issubclass(type(error), TransientError) else None
+    return max(0.0, min(asked, _LONGEST_ASKED_PAUSE)) if isinstance(asked, int | float) else 0.0
 
 
 def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
