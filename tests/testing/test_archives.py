@@ -122,3 +122,15 @@ def test_records_that_are_out_of_order_are_refused():
         archive_of([record("b", sequence_number=2), record("a", sequence_number=1)]),
     ):
         pass
+
+
+@pytest.mark.parametrize("source", ["records", "an empty folder"])
+def test_a_stream_that_the_archive_does_not_have_is_an_error_at_once(tmp_path, source):
+    async def job(properties):
+        async with rp.DataFetcher("payments", properties, sink=rp.MemorySink()) as fetcher:
+            await fetcher.run()
+
+    archive = archive_of([record("1")] if source == "records" else tmp_path)
+    missing = pytest.raises(rp.StreamNotFoundError, match="stream 'payments' does not exist in the archive")
+    with archive as properties, missing:
+        run_virtual(job(properties))

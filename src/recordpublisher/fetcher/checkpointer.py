@@ -150,7 +150,7 @@ class SnapshotCheckpointer(Checkpointer):
                 lasted = duration_words(running_ms / 1000)
                 words = f"{with_notes(error)}; no checkpoint could be stored for {lasted}. To wait longer, raise {MAX_OUTAGE.key}"
                 raise StoreUnavailableError(words) from error
-            log.warning("a checkpoint was not stored, the next one tries again: %s", with_notes(error))
+            self.times.warn_of_failure(error)
 
     async def take_last(self, *, is_stopped: bool) -> None:
         """Flush the sink and store the last checkpoint.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,9 @@ from recordpublisher.publishers.clock import Clock, wait_until_set
 from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.safe_text import with_notes
 
+log = logging.getLogger("recordpublisher.fetcher")
+WARNING_SECONDS = 60.0
+"""How often failed checkpoints are logged (seconds)."""
 MIN_PAUSE_SECONDS = 0.1
 """The shortest pause between a checkpoint and one that was requested (seconds).
 
@@ -70,6 +74,7 @@ class CheckpointAge:
         self._storing: float | None = None
         self.storing_error = ""
         """The error of the last attempt to store the positions of the checkpoint in progress; empty if there is none."""
+        self._failures, self._warned_at = 0, float("-inf")
         self.durations = Histogram()
         """How long the stored checkpoints took (ms), counted from the first attempt."""
 
@@ -96,6 +101,16 @@ class CheckpointAge:
             self.storing_error = with_notes(error)
             raise
         self._storing, self.storing_error = None, ""
+
+    def warn_of_failure(self, error: Exception) -> None:
+        """Log that a checkpoint was not stored. While a store is away, one warning a minute has the number of failures since the last."""
+        self._failures += 1
+        now = self._clock.monotonic()
+        if now - self._warned_at < WARNING_SECONDS:
+            return
+        times = "" if self._failures == 1 else f" ({self._failures} times since the last such line)"
+        log.warning("a checkpoint was not stored%s, the next one tries again: %s", times, with_notes(error))
+        self._failures, self._warned_at = 0, now
 
     @property
     def storing_ms(self) -> int:

@@ -55,7 +55,7 @@ class LeaseCheckpointer(Checkpointer):
         try:
             await self._membership.checkpoint(may_be_partial=may_be_partial)
         except StoreUnavailableError as error:
-            log.warning("a checkpoint was not stored, the next one tries again: %s", with_notes(error))
+            self.times.warn_of_failure(error)
         except FencedError as error:
             text = "a checkpoint was not stored: %s. The process joins again as a new worker, and records since the last one are read again"
             log.warning(text, with_notes(error))

@@ -164,7 +164,7 @@ async def cancel_if_hung(
 def words_for_hung(hung: Unfinished, seconds: float, limits_all: bool) -> str:
     """Return why `cancel_if_hung` has returned `hung`, as a clause for a message. `seconds` and `limits_all` are those of that call."""
     if hung.calls and limits_all:
-        return f"calls have not returned {seconds:.0f} s after the stop"
+        return f"the sink has not finished {seconds:.0f} s after the stop"
     return f"a call has not returned for {seconds:.0f} s"
 
 

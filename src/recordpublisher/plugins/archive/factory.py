@@ -132,7 +132,7 @@ class ArchiveFactory(RecordPublisherFactory):
     async def discover(self, stream: str) -> Sequence[Shard] | None:
         """Return the shards that the live factory lists. Without a live stream, return the archive's shards.
 
-        Raises: StreamNotFoundError if there is no live stream, and the archive has no shard of the stream. A job would wait for one for ever.
+        Raises: StreamNotFoundError if there is no live stream, and the archive has no shard of it. A job would wait for one for ever.
         """
         if self._live is not None:
             return await self._live.discover(stream)

@@ -17,7 +17,7 @@ from recordpublisher.fetcher.sink import SinkContext, Unfinished
 from recordpublisher.plugins.sinks.map.handler import value_type_of
 from recordpublisher.testing import VirtualClock, run_virtual
 
-from .map_jobs import batch_of_keys, open_and_write, settle
+from .map_jobs import WaitingHandler, batch_of_keys, open_and_write, settle
 from fakes.memory_streams import PROPERTIES, install
 
 # --- What a handler takes, by the annotation of its parameter ---
@@ -522,6 +522,20 @@ def test_a_handler_that_swallows_every_cancellation_is_left_behind_with_a_log_li
 
     assert run_virtual(story()) == 1, "asyncio.run waits for no task"
     assert "1 handler did not end within 10 s after a cancellation" in caplog.text
+
+
+def test_records_that_wait_for_their_key_are_counted():
+    async def job():
+        handler = WaitingHandler()
+        sink = rp.MapSink(handler, concurrency=2, clock=VirtualClock())
+        await open_and_write(sink, batch_of_keys("a", "a", "b", "a", "c"))
+        reason = sink.unfinished().reason
+        await sink.close()
+        return reason
+
+    assert run_virtual(job()).startswith(
+        "records not handled: 5, waiting for an earlier record of their key: 2, the handler "
+    )
 
 
 def test_a_record_that_is_handled_again_is_logged_with_its_error(caplog):

@@ -226,7 +226,7 @@ def test_a_stop_ends_after_the_drain_timeout_although_handlers_return_in_the_mea
     assert store.kept[-1]["shards"]["s/a"]["position"] == "1", "the handlers of the others end 40 s after their start"
     (line,) = [line for line in caplog.messages if "flink.job.drain.timeout" in line]
     assert line.startswith(
-        "the job ends although calls have not returned 30 s after the stop (flink.job.drain.timeout)"
+        "the job ends although the sink has not finished 30 s after the stop (flink.job.drain.timeout)"
     )
 
 
