@@ -39,6 +39,7 @@ def test_bad_configuration_is_one_line_on_stderr_and_exit_code_2(arguments, line
     assert done.stderr == f"recordpublisher: {line}\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "code"), [("properties >&-", 0), ("put orders -p aws.region <&-", 2), ("plugins 2>&-", 0)]
 )

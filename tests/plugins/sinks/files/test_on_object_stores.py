@@ -87,6 +87,7 @@ async def started():
         await each.alone.close()
 
 
+@pytest.mark.slow
 class TestContract(CommittingSinkContract):
     deadline = 60.0  # a shared machine may be slow
 

@@ -94,6 +94,7 @@ async def table_of(tmp_path, *values, **more):
     return DeltaTable(str(kind.data))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("other", OTHERS)
 async def test_a_filter_finds_each_row(tmp_path, read, other):

@@ -15,6 +15,8 @@ from .lake_tables import number, opened, payloads
 from fakes.batches import batch
 from servers.moto_server import KEYS, serve_moto
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def url():

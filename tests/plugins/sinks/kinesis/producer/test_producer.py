@@ -465,6 +465,7 @@ def run_program(text, served, **more):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", EXITS.values(), ids=EXITS)
 def test_an_exit_of_the_interpreter_flushes(served, text):
     done = run_program(text, served, RecordMaxBufferedTime=20_000)
