@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from .safe_text import mask_passwords, notes_of, repr_of
+from .safe_text import MASK, mask_passwords, notes_of, repr_of
 
 if TYPE_CHECKING:
     from .positions import StartingPosition
@@ -75,8 +75,10 @@ class ConfigurationError(RecordPublisherError, ValueError):
     def __init__(
         self, key: str, value: object = None, valid: str = "", *, reason: str = "", statement: str = ""
     ) -> None:
+        from .properties.declaration import is_secret  # Imported here because that module imports this one.
+
         self.key = key
-        self.value = value = _without_secrets(value)
+        self.value = value = MASK if value is not None and is_secret(key) else _without_secrets(value)
         self.valid = valid
         self.reason = reason = mask_passwords(reason)
         self.statement = statement

@@ -53,9 +53,10 @@ NOT_VISIBLE = (
     "a job does with dead letters and a queue: `publish` must write their rows too, or `flush` must be overridden"
 )
 KEY_LACKS_A_PART = (
-    "{written} is in the target, expected [b'1', b'2', b'3', b'4']: b'1' and b'2' are the sub-records 0 and 1 of record 7 of the shard 'a', "
-    "b'3' is the sub-record 0 of record 7 of the shard 'b', and b'4' is the sub-record 0 of record 7 of the shard 'a' of another stream. The key of a row must be the whole key of its record: `stream`, `shard_id`, "
-    "`sequence_number` and `sub_sequence_number` (`shard_id` is left out only of records from a queue, whose shards begin with `receiver-`)"
+    "{written} is in the target, expected [b'1', b'2', b'3', b'4']: b'1' and b'2' are the sub-records 0 and 1 of record 7 of the shard "
+    "'a', b'3' is the sub-record 0 of record 7 of the shard 'b', and b'4' is the sub-record 0 of record 7 of the shard 'a' of another "
+    "stream. The key of a row must be the whole key of its record: `stream`, `shard_id`, `sequence_number` and `sub_sequence_number` "
+    "(`shard_id` is left out only of records from a queue, whose shards begin with `receiver-`)"
 )
 
 

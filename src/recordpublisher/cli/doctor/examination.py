@@ -265,8 +265,8 @@ async def settings_findings(
 
 
 def _properties(properties: Properties, streams: list[str], registry: Registry, sink: Sink | None) -> str:
-    check_properties(registry, properties)
-    ineffective = [told for key in properties if (told := why_without_effect(key))]
+    all_imported = not check_properties(registry, properties)
+    ineffective = [told for key in properties if (told := why_without_effect(key, all_imported))]
     with suppress(PluginError):  # Another finding reports a publisher that cannot be imported.
         if (publisher := _publisher(registry, properties)) is not None:
             publisher.check(properties, streams)

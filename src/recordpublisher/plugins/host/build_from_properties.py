@@ -66,13 +66,15 @@ def build_sink(registry: Registry, properties: Properties) -> Sink:
     return registry.sinks.make(name, SINK.key, properties)
 
 
-def check_properties(registry: Registry, properties: Properties) -> None:
+def check_properties(registry: Registry, properties: Properties) -> bool:
     """Check the given properties (`Properties.check`), including those that the chosen plugins declare.
+
+    Return whether a plugin may declare properties that are unknown, because it was not imported.
 
     Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property; PluginError if a key is unknown and a
     chosen plugin cannot be imported. That plugin may declare the key.
     """
-    registry.import_chosen(properties)
+    may_lack_keys = registry.import_chosen(properties)
     choices: tuple[tuple[Property[Any], NameTable[Any]], ...] = (
         (SINK, registry.sinks),
         (DEAD_LETTER_SINK, registry.sinks),
@@ -80,12 +82,13 @@ def check_properties(registry: Registry, properties: Properties) -> None:
         (RECORD_PUBLISHER, registry.publishers),
     )
     try:
-        properties.check()
+        properties.check(all_imported=not may_lack_keys)
     except ConfigurationError as error:
         for declared, table in choices if is_unknown(error.key) else ():
             with suppress(ConfigurationError):
                 table.get(properties.value(declared) or "", declared.key)
         raise
+    return may_lack_keys
 
 
 def reads_a_queue(properties: Properties) -> bool:

@@ -79,7 +79,8 @@ class PropertyOptions(TypedDict, total=False):
     """Further arguments of the functions that declare a property.
 
     - `group`: the property's section on the reference page and in `recordpublisher properties`.
-    - `secret`: whether the value must never be shown. Default: False.
+    - `secret`: whether the value must never be shown. Default: False. Errors, logs and the `repr` of `rp.Properties` then mask the value.
+      The `repr` also masks each value whose key is not declared, such as that of a plugin that was not imported yet.
     - `aliases`: older spellings of the key. If a job has one of a plugin's property, a warning names the present key.
     - `connector`: the default of Flink's connector if it differs from ours.
     - `argument`: a keyword argument for `rp.Properties`, shorter than the one that is made from the key. Not for plugins.
@@ -403,15 +404,32 @@ def find_property(key: str) -> Property[Any] | None:
     return _declared.get(key.lower())
 
 
+def property_set_by(key: str) -> Property[Any] | None:
+    """Return the property that a key sets, or None if none is declared.
+
+    It has this key or alias, or is a prefix of the key. A key of the dead-letter sink sets the property of a sink.
+    """
+    lower = key.lower()
+    if (declared := _declared.get(lower)) is not None:
+        return None if declared.is_prefix else declared
+    if lower.startswith(DEAD_LETTER_PREFIX):
+        return property_set_by(lower.replace(DEAD_LETTER_PREFIX, SINK_PREFIX, 1))
+    return next((each for each in declared_properties() if each.is_prefix and lower.startswith(each.key.lower())), None)
+
+
 def is_secret(key: str) -> bool:
     """Return whether the value of a key must never be shown.
 
-    A declared property says so itself. Of any other key the name decides, such as `password`.
+    A declared property says so itself. Of any other key, or one below a prefix, the name decides too, such as `password`.
     """
-    declared = find_property(key)
-    if declared is not None:
+    declared = property_set_by(key)
+    if declared is not None and not declared.is_prefix:
         return declared.secret
-    return names_a_secret(key)
+    return names_a_secret(key) or (declared is not None and declared.secret)
+
+
+DEAD_LETTER_PREFIX, SINK_PREFIX = "flink.deadletter.", "flink.sink."
+"""The prefixes of the settings of the dead-letter sink, and of other sinks. The settings after the prefix are the same."""
 
 
 POSITION_ALIASES = {"earliest": "TRIM_HORIZON"}
