@@ -141,7 +141,12 @@ def calls_a_service(properties: Properties) -> bool:
 
 def _reads_own_queue(properties: Properties) -> bool:
     made = _source_class(properties)
-    if made is None or not issubclass(made, QueueSource):
+    return made is not None and _is_own_queue(made)
+
+
+def _is_own_queue(made: type[RecordSource]) -> bool:
+    """Return whether a source is a queue of a plugin, and not one that has the records of a Kinesis stream."""
+    if not issubclass(made, QueueSource):
         return False
     from recordpublisher.publishers.kinesis_queue_source import (
         KinesisQueue,  # Imported here because it loads the AWS SDK.
@@ -184,6 +189,8 @@ def checked_publisher_class(
     if not issubclass(made, RecordPublisherFactory):
         reason = f"{what} needs positions, but a queue has none"
         valid = "POLLING or EFO, which read the queue's stream"
+        if _is_own_queue(made):
+            valid = "the name of a publisher that reads shards"
         raise ConfigurationError(RECORD_PUBLISHER.key, name, valid, reason=reason)
     return made
 
