@@ -20,7 +20,6 @@ from typing import Any
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.user_code import describe_error
 
 from ..fetcher.checkpoints.staged_commits import Commits
 from ..fetcher.conditional_store import ConditionalStore, ConflictError
@@ -39,7 +38,7 @@ from ..fetcher.sink import (
     entry_store_of,
 )
 from ..publishers.shards import Shard
-from .contract import Contract, check_that_close_releases, on_case
+from .contract import Contract, check_that_close_releases, errors_naming_rule, on_case
 
 ARRIVAL = 1_700_000_000.5
 
@@ -378,11 +377,9 @@ def _entry_of(confirmed: State | None, given: Checkpoint) -> Mapping[str, Any] |
 
 async def _close_unopened(sink: Sink) -> None:
     """Close a sink that was not opened, as commands such as `recordpublisher lag` do. Raises: AssertionError if that fails."""
-    try:
+    rule = "`close` must succeed for a sink that was not opened, because commands such as `recordpublisher lag` do not open it"
+    with errors_naming_rule(rule):
         await sink.close()
-    except Exception as error:
-        reason = "`close` must succeed for a sink that was not opened, because commands such as `recordpublisher lag` do not open it"
-        raise AssertionError(f"{reason}; it raised {describe_error(error)}") from error
 
 
 async def _is_fenced(sink: Sink) -> bool:
