@@ -70,6 +70,13 @@ class ConfigurationError(RecordPublisherError, ValueError):
     - `valid`: the values that would be valid. It is empty if the key itself is not accepted.
     - `reason`: why the value is wrong.
     - `statement`: what is wrong if another setting is the cause, such as "cannot be combined with '--watch'". Else it is empty.
+
+    A plugin raises the error when it is made, if the declaration of its property cannot check the value:
+
+    - The property is missing: `ConfigurationError(URL.key, valid=URL.valid)`. The message says `is required`, because there is no value.
+    - The value is wrong: `ConfigurationError(URL.key, url, URL.valid, reason="it has no port")`.
+    - The property needs another one: `ConfigurationError.needs(TOKEN.key, f"'{URL.key}'", reason="it is sent to that service")`.
+    - Two properties exclude each other: `ConfigurationError.conflict(TOKEN.key, USER.key, reason="remove one of them")`.
     """
 
     def __init__(

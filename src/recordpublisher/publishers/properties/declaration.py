@@ -101,18 +101,48 @@ class PropertyGroup:
         self.properties: list[Property[Any]] = []
 
     @overload
-    def text(self, key: str, sentence: str, default: str, **more: Unpack[PropertyOptions]) -> Property[str]: ...
+    def text(
+        self,
+        key: str,
+        sentence: str,
+        default: str,
+        *,
+        valid: str = ...,
+        check: Callable[[str], object] | None = None,
+        **more: Unpack[PropertyOptions],
+    ) -> Property[str]: ...
     @overload
     def text(
-        self, key: str, sentence: str, default: None = None, **more: Unpack[PropertyOptions]
+        self,
+        key: str,
+        sentence: str,
+        default: None = None,
+        *,
+        valid: str = ...,
+        check: Callable[[str], object] | None = None,
+        **more: Unpack[PropertyOptions],
     ) -> Property[str | None]: ...
     def text(
-        self, key: str, sentence: str, default: str | None = None, **more: Unpack[PropertyOptions]
+        self,
+        key: str,
+        sentence: str,
+        default: str | None = None,
+        *,
+        valid: str = "a text that is not empty",
+        check: Callable[[str], object] | None = None,
+        **more: Unpack[PropertyOptions],
     ) -> Property[Any]:
-        """Declare a property whose value is a text that is not empty. Without a default, the value is None if the property is not set."""
+        """Declare a property whose value is a text that is not empty. Without a default, the value is None if the property is not set.
+
+        - `valid`: describes the valid texts, for messages and `recordpublisher properties`.
+        - `check`: checks a text, such as a URL or a list of names. It raises ValueError with the reason, or returns False, if the text is
+          not valid. The job is then refused before anything runs.
+        """
         # An Avro schema may be a text in JSON, such as "string" with its quotes, and a format of Java may begin and end with quoted text.
         parse = _parse_not_empty if "schema" in key or key.endswith(".format") else _parse_without_quotes
-        return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
+        if check is not None:
+            parse = _checking_parser(key, parse, check, more.get("secret", False))
+        return self._declare("string", key, sentence, default, valid, parse, **more)
 
     def choice(
         self,
@@ -294,6 +324,26 @@ def _parse_without_quotes(text: str) -> str:
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         raise ExplainedValueError("the quotes would be part of the value: remove them")
     return _parse_not_empty(text)
+
+
+def _checking_parser(
+    key: str, parse: Callable[[str], str], check: Callable[[str], object], secret: bool
+) -> Callable[[str], str]:
+    def parse_and_check(text: str) -> str:
+        value = parse(text)
+        try:
+            refused = check(value) is False
+        except ValueError as error:
+            # The message may quote a secret.
+            raise ValueError if secret else ExplainedValueError(str(error)) from error
+        except Exception as error:
+            error.add_note(f"raised by the `check` of the property '{key}'")
+            raise
+        if refused:
+            raise ValueError(text)
+        return value
+
+    return parse_and_check
 
 
 def _parse_tags(text: str) -> Mapping[str, str]:
