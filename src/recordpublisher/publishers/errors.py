@@ -26,11 +26,11 @@ RecordPublisherError
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from .safe_text import MASK, mask_passwords, notes_of, repr_of
+from .safe_text import MASK, mask_passwords, names_a_secret, notes_of, repr_of
 
 if TYPE_CHECKING:
     from .positions import StartingPosition
@@ -79,13 +79,14 @@ class ConfigurationError(RecordPublisherError, ValueError):
     - Two properties exclude each other: `ConfigurationError.conflict(TOKEN.key, USER.key, reason="remove one of them")`.
     """
 
+    _is_secret: ClassVar[Callable[[str], bool]] = staticmethod(names_a_secret)
+    """Returns whether the value of a key must not be shown. The module of declarations, which imports this one, sets its own function."""
+
     def __init__(
         self, key: str, value: object = None, valid: str = "", *, reason: str = "", statement: str = ""
     ) -> None:
-        from .properties.declaration import is_secret  # Imported here because that module imports this one.
-
         self.key = key
-        self.value = value = MASK if value is not None and is_secret(key) else _without_secrets(value)
+        self.value = value = MASK if value is not None and self._is_secret(key) else _without_secrets(value)
         self.valid = valid
         self.reason = reason = mask_passwords(reason)
         self.statement = statement

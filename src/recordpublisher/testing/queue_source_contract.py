@@ -33,7 +33,10 @@ There are few of them, because a record that is received too often becomes a dea
 """
 
 
-OLD_RECEIPT = "`{}` with an old receipt has {} that another process has received since: compare the receipt, and not only the number of the record"
+OLD_RECEIPT = (
+    "`{}` with an old receipt has {} that another process has received since: compare the receipt, and not only the number of the "
+    "record"
+)
 
 
 @dataclass(frozen=True, slots=True)

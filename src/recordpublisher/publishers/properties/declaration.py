@@ -478,6 +478,7 @@ def is_secret(key: str) -> bool:
     return names_a_secret(key) or (declared is not None and declared.secret)
 
 
+ConfigurationError._is_secret = staticmethod(is_secret)
 DEAD_LETTER_PREFIX, SINK_PREFIX = "flink.deadletter.", "flink.sink."
 """The prefixes of the settings of the dead-letter sink, and of other sinks. The settings after the prefix are the same."""
 

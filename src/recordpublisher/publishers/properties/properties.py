@@ -462,7 +462,7 @@ class UnknownPropertyWarning(UserWarning):
 def refuse_if_misspelt(key: str, all_imported: bool = True) -> None:
     """Log a warning if a key was meant for this library and has no effect. For a key of Flink, the warning says why.
 
-    - `all_imported`: as of `Properties.check`.
+    - `all_imported`: whether all installed plugins were imported.
 
     Raises: ConfigurationError if the key is misspelt. The message suggests the nearest key.
     """
@@ -476,7 +476,7 @@ def refuse_if_misspelt(key: str, all_imported: bool = True) -> None:
 def why_without_effect(key: str, all_imported: bool = True) -> str:
     """Return the text of the warning for a key that was meant for this library and has no effect. Return "" for any other key.
 
-    - `all_imported`: as of `Properties.check`.
+    - `all_imported`: whether all installed plugins were imported.
     """
     if not is_unknown(key):
         return ""
