@@ -26,7 +26,7 @@ RecordPublisherError
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -79,7 +79,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
     - Two properties exclude each other: `ConfigurationError.conflict(TOKEN.key, USER.key, reason="remove one of them")`.
     """
 
-    _is_secret: ClassVar[Callable[[str], bool]] = staticmethod(names_a_secret)
+    _is_secret: ClassVar[staticmethod[[str], bool]] = staticmethod(names_a_secret)
     """Returns whether the value of a key must not be shown. The module of declarations, which imports this one, sets its own function."""
 
     def __init__(

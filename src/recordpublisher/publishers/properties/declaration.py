@@ -139,7 +139,8 @@ class PropertyGroup:
           not valid. The job is then refused before anything runs.
         """
         # An Avro schema may be a text in JSON, such as "string" with its quotes, and a format of Java may begin and end with quoted text.
-        parse = _parse_not_empty if "schema" in key or key.endswith(".format") else _parse_without_quotes
+        keeps_quotes = "schema" in key or key.endswith(".format")
+        parse: Callable[[str], str] = _parse_not_empty if keeps_quotes else _parse_without_quotes
         if check is not None:
             parse = _checking_parser(key, parse, check, more.get("secret", False))
         return self._declare("string", key, sentence, default, valid, parse, **more)
