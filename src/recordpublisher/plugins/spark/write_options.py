@@ -34,7 +34,7 @@ from ..sinks.kinesis.sink_settings import KinesisSinkSettings
 from ..stores.back_ends import is_file_uri
 from ..stores.durable_files import path_of
 from .options import SPARK
-from .options.other_connectors import check_unknown_options, options_with_our_keys
+from .options.other_connectors import check_unknown_options, import_declaring_plugins, options_with_our_keys
 from .options.spark_options import STREAM, with_loaded_stream
 from .options.start_by_shard import START_OPTION
 
@@ -100,9 +100,11 @@ class WriteOptions:
         properties = with_loaded_stream(
             options_with_our_keys(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM)
         )
+        all_imported = import_declaring_plugins(properties)
         # Unknown keys are not reported here, because `check_unknown_options` has better hints.
         properties.check(lambda key: False)
-        check_unknown_options(properties, (STREAM, WRITE_TASKS, DEAD_LETTERS, *properties_of(cls)))
+        ours = (STREAM, WRITE_TASKS, DEAD_LETTERS, *properties_of(cls))
+        check_unknown_options(properties, ours, all_imported=all_imported)
         properties = with_dead_letters(properties)
         _refuse_lost_rows(properties)
         dead_letter_sink(properties)

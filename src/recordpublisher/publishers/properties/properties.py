@@ -467,8 +467,7 @@ def refuse_if_misspelt(key: str, all_imported: bool = True) -> None:
     Raises: ConfigurationError if the key is misspelt. The message suggests the nearest key.
     """
     if is_unknown(key) and why_flink_key_has_no_effect(key) is None and _is_misspelt(key):
-        also = "" if all_imported else f" A{_OF_ANOTHER_PLUGIN}"
-        raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key)}{also}")
+        raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key, all_imported)}")
     if told := why_without_effect(key, all_imported):
         log.warning("%s", told)
 
@@ -536,10 +535,14 @@ def _ending_in(lower_key: str) -> list[str]:
     return sorted((known for known in declared_keys() if known.endswith("." + lower_key)), key=len)
 
 
-def nearest_hint(key: str) -> str:
-    """Return a question for the end of a message that suggests the nearest known key, or "" if no known key is near."""
+def nearest_hint(key: str, all_imported: bool = True) -> str:
+    """Return a question for the end of a message that suggests the nearest known key, or "" if no known key is near.
+
+    - `all_imported`: whether all installed plugins were imported. If not, another sentence says so.
+    """
     nearest = _nearest_known(key.lower())
-    return f"; did you mean '{nearest}'?" if nearest else ""
+    hint = f"; did you mean '{nearest}'?" if nearest else ""
+    return hint if all_imported else f"{hint or '.'} A{_OF_ANOTHER_PLUGIN}"
 
 
 def _is_misspelt(key: str) -> bool:
