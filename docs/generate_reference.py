@@ -74,6 +74,7 @@ FURTHER = {
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.watermark_strategies", ["WatermarkStrategy"]),
         ("publishers.retry", ["call_with_retries", "RetryPolicy"]),
+        ("publishers.errors", ["ConfigurationError"]),
         (
             "publishers.properties",
             ["text", "choice", "integer", "optional_integer", "number", "boolean", "prefix", "PropertyOptions"],

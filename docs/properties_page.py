@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from recordpublisher.cli.commands.properties import all_properties, default_text, grouped
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.publishers.properties.declaration import Property
 
 INTRODUCTION = """# Properties
@@ -58,7 +59,7 @@ SHORTER = (
 def page() -> str:
     """The whole page."""
     groups = sorted(
-        grouped(all_properties()).items(),
+        grouped(all_properties(load_registry())).items(),
         key=lambda group: (group[0] not in ORDER, [*ORDER, group[0]].index(group[0])),
     )
     tables = [

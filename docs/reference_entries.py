@@ -137,7 +137,8 @@ def _attribute_words(file: Path, owner: str | None) -> dict[str, str]:
 
 def _signature(name: str, thing: Any, width: int = 10_000) -> str:
     """The call as a person writes it; a class that nobody but a subclass makes is a bare name."""
-    if inspect.isclass(thing) and ({Exception, Protocol} & {*thing.__mro__} or inspect.isabstract(thing)):
+    is_plain_error = inspect.isclass(thing) and issubclass(thing, Exception) and "__init__" not in vars(thing)
+    if inspect.isclass(thing) and (is_plain_error or Protocol in thing.__mro__ or inspect.isabstract(thing)):
         return f"class {name}"
     given = [each for each in inspect.signature(thing).parameters.values() if each.name != "self"]
     keywords = [place for place, each in enumerate(given) if each.kind is each.KEYWORD_ONLY]

@@ -19,6 +19,7 @@ BAD = {
     "tail x -p aws.region": f"option '-p' is 'aws.region'. {PAIR}",
     "tail x -p =b": f"option '-p' is '=b'. {PAIR}",
     "tail x -p my.password:s3cr3t": f"option '-p' is '******'. {PAIR}",
+    "tail x -p acme.handshake:s3cr3t": f"option '-p' is '******'. {PAIR}",
     "tail x --properties nowhere.properties": (
         "setting 'file' is 'nowhere.properties': No such file or directory. "
         "Valid: a readable Java properties file in UTF-8"

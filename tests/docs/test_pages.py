@@ -25,7 +25,7 @@ LATER = {"flink.watermark.alignment.max.lag"}
 """Named as not there yet."""
 OF_JAVA = {"aws.cborEnabled"}
 """System properties of the AWS SDK for Java."""
-EXAMPLES = ("flink.lines.", "flink.sink.orders.")
+EXAMPLES = ("flink.lines.", "flink.sink.orders.", "flink.sink.counting.")
 """Properties of the plugins of the tutorials."""
 
 

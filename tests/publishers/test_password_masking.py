@@ -1,6 +1,7 @@
 import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.declaration import prefix, text
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.safe_text import mask_passwords
 
@@ -54,10 +55,10 @@ def test_a_configuration_error_masks_its_value_and_its_reason():  # C3
     assert "hunter2" not in f"{error!r} {error}"
 
 
-@pytest.mark.parametrize("text", ["?pass" * 40_000, "://a:" * 40_000, "password " * 20_000, "a:" * 90_000 + "@"])
+@pytest.mark.parametrize("given", ["?pass" * 40_000, "://a:" * 40_000, "password " * 20_000, "a:" * 90_000 + "@"])
 @pytest.mark.timeout(20)
-def test_masking_takes_time_in_proportion_to_the_length(text):
-    assert mask_passwords(text)
+def test_masking_takes_time_in_proportion_to_the_length(given):
+    assert mask_passwords(given)
 
 
 @pytest.mark.parametrize("name", ["api_key", "api.key", "private-key", "credential", "aws_access_key", "password"])
@@ -71,3 +72,56 @@ def test_an_error_names_the_type_of_a_wrong_container_and_not_its_content():  # 
         Properties([{"aws.credentials.provider.basic.secretkey": "hunter2"}])
 
     assert "hunter2" not in f"{raised.value!r} {raised.value} {raised.value.value}"
+
+
+HIDDEN = "OPENSESAME"
+
+
+@pytest.fixture(scope="module")
+def secrets():
+    """Keys of properties that a plugin has declared as secret, whose names do not say so."""
+    text("flink.sink.vault.handshake", "The word that opens the vault.", secret=True)
+    prefix("flink.sink.vault.header.", "A header of each request.", secret=True)
+    return ["flink.sink.vault.handshake", "flink.deadletter.vault.handshake", "flink.sink.vault.header.answer"]
+
+
+@pytest.mark.parametrize("key", ["flink.acme-kv.handshake", "acme.handshake", "flink.deadletter.acme.handshake"])
+def test_the_value_of_a_key_that_nothing_has_declared_yet_is_not_shown(
+    key,
+):  # C3: its plugin may declare it as a secret
+    properties = Properties({key: HIDDEN, "aws.region": "eu-west-1"})
+
+    assert repr(properties) == f"Properties({{'{key}': '******', 'aws.region': 'eu-west-1'}})"
+
+
+def test_a_declared_value_that_is_not_secret_is_shown():
+    given = {
+        "flink.stream.efo.consumerarn.orders": "arn",
+        "FLINK.deadletter.jsonl.path": "bad",
+        "aws.producer.aggregationMaxCount": "7",
+    }
+
+    assert repr(Properties(given)) == f"Properties({given})"
+
+
+def test_a_declared_secret_is_masked_in_all_its_spellings(secrets):  # C3: for a dead-letter sink, and below a prefix
+    for key in secrets:
+        assert repr(Properties({key.upper(): HIDDEN})) == f"Properties({{'{key.upper()}': '******'}})"
+
+
+def test_a_configuration_error_does_not_show_the_value_of_a_secret(secrets):  # C3
+    for key in [*secrets, "my.password"]:
+        error = ConfigurationError(key, HIDDEN, "two words")
+
+        assert error.value == "******"
+        assert str(error).endswith(f"property '{key}' is '******'. Valid: two words")
+        assert HIDDEN not in f"{error!r} {ConfigurationError.conflict(key, 'my.other', value=HIDDEN)}"
+        assert ConfigurationError(key, valid="two words").value is None
+
+
+@pytest.mark.parametrize("keyword", ["acme_handshake", "sink_vault_handshake"])
+def test_the_value_of_an_unknown_keyword_argument_is_not_shown(keyword, secrets):  # C3
+    with pytest.raises(ConfigurationError, match="there is no such keyword argument") as raised:
+        Properties(**{keyword: HIDDEN})
+
+    assert HIDDEN not in f"{raised.value!r} {raised.value} {raised.value.value}"

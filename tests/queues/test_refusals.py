@@ -3,6 +3,8 @@
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.cli.doctor.examination import settings_findings
+from recordpublisher.cli.doctor.findings import Verdict
 from recordpublisher.plugins.host.build_from_properties import checked_publisher_class
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameClaim, NameOwner
@@ -10,6 +12,7 @@ from recordpublisher.plugins.runtime.bounded_reader import BoundedReader
 
 from fakes.queues.fake_queue import FakeQueue, FakeSource
 
+ONE_STREAM = "setting 'streams' is 'orders, clicks': a queue has the records of one stream. Valid: one stream"
 SNAPSHOT = {"version": 2, "generation": 1, "subtask": 0, "parallelism": 1, "pinnedStartMs": None, "shards": {}}
 
 
@@ -73,6 +76,21 @@ async def test_a_bound_in_event_time_is_refused(registry):
             await fetcher.run_bounded(until_event_time=1)
 
 
+def test_two_streams_are_refused(registry):
+    with pytest.raises(rp.ConfigurationError) as refused:
+        job(registry, ["orders", "clicks"])
+
+    assert str(refused.value) == ONE_STREAM
+
+
+async def test_doctor_refuses_two_streams(registry):
+    given = rp.Properties({"flink.stream.recordpublisher": "FAKE_QUEUE", "aws.region": "eu-west-1"})
+
+    found = {each.name: each for each in await settings_findings(registry, given, ["orders", "clicks"])}
+
+    assert (found["properties"].verdict, found["properties"].words) == (Verdict.PROBLEM, ONE_STREAM)
+
+
 async def test_a_job_without_them_runs(registry):
     async with job(registry) as fetcher:
         assert (await fetcher.run_bounded(stop_at_tip=True)).records == 0
@@ -81,9 +99,14 @@ async def test_a_job_without_them_runs(registry):
 def test_who_reads_from_positions_is_told_what_to_use(registry):
     given = rp.Properties({"flink.stream.recordpublisher": "FAKE_QUEUE"})
     with pytest.raises(
-        rp.ConfigurationError, match=r"Spark needs positions, but a queue has none\. Valid: POLLING or EFO"
+        rp.ConfigurationError,
+        match=r"Spark needs positions, but a queue has none\. Valid: the name of a publisher that reads shards$",
     ):
         checked_publisher_class(registry, given, "Spark")
+    with pytest.raises(
+        rp.ConfigurationError, match=r"a queue has none\. Valid: POLLING or EFO, which read the queue's stream$"
+    ):
+        checked_publisher_class(registry, rp.Properties({"flink.stream.recordpublisher": "QUEUE"}), "Spark")
 
 
 def test_a_bounded_reader_is_refused(registry, monkeypatch):

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import re
 import socket
 from contextlib import asynccontextmanager
 
@@ -143,8 +144,13 @@ class StaysClosed(DictStore):
     is_closed = False
 
     async def get(self, name):
-        assert not self.is_closed, "the client has been closed"
+        if self.is_closed:
+            raise RuntimeError("the client has been closed")
         return await super().get(name)
+
+    async def put_if_absent(self, name, value):
+        await self.get(name)
+        return await super().put_if_absent(name, value)
 
     async def close(self):
         self.is_closed = True
@@ -164,7 +170,8 @@ class ClosesOnce(DictStore):
         return await super().put_if_absent(name, value)
 
     async def close(self):
-        assert self.is_open, "there is no connection to close"
+        if not self.is_open:
+            raise RuntimeError("there is no connection to close")
         self.is_open = False
 
 
@@ -196,6 +203,25 @@ def test_a_broken_store_is_found(broken, test):
 
     with pytest.raises(AssertionError):
         getattr(contract, test)()
+
+
+@pytest.mark.parametrize(
+    ("broken", "cause"),
+    [
+        (StaysClosed, "the client has been closed"),
+        (ClosesOnce, "there is no connection to close"),
+    ],
+)
+def test_a_store_that_cannot_be_closed_and_opened_again_is_told_the_rule(broken, cause):
+    contract = DictContract()
+    contract.store = broken
+
+    rule = (
+        "after `close`, the next call of a method must open the store again, and `close` may be called again, and for a store that was "
+        "never used: a program may give the closed store to its next job; it raised RuntimeError: "
+    )
+    with pytest.raises(AssertionError, match=re.escape(rule + cause)):
+        contract.test_a_closed_store_opens_again()
 
 
 class Stale(DictStore):

@@ -36,6 +36,10 @@ class Fine(Contract):
 
     @on_case
     async def test_it_works(self, case):
+        """Check that it works.
+
+        It does so at once.
+        """
         await case.work()
 
 
@@ -93,6 +97,36 @@ def test_the_steps_do_not_share_the_deadline():
     contract.plugin = SlowInEachStep
 
     contract.test_it_works()
+
+
+class FailsAtWork(Plugin):
+    async def work(self):
+        raise KeyError("k")
+
+
+class FailsWhenOpened(Plugin):
+    async def open(self):
+        raise KeyError("k")
+
+
+def test_an_error_of_the_plugin_has_the_rule_that_the_test_checks():
+    contract = Fine()
+    contract.plugin = FailsAtWork
+
+    with pytest.raises(KeyError) as raised:
+        contract.test_it_works()
+
+    assert raised.value.__notes__ == ["test_it_works: Check that it works.\n\nIt does so at once."]
+
+
+def test_an_error_of_the_case_has_no_rule():
+    contract = Fine()
+    contract.plugin = FailsWhenOpened
+
+    with pytest.raises(KeyError) as raised:
+        contract.test_it_works()
+
+    assert not hasattr(raised.value, "__notes__")
 
 
 class BlocksAtWork(Plugin):

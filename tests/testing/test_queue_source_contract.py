@@ -3,6 +3,7 @@
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from recordpublisher import Properties
 from recordpublisher.local.in_memory_transport import MemoryTransport
@@ -103,6 +104,44 @@ class KeepsQuietAtTheTip(FakeSource):
         while not (records := await super().receive(metrics)):
             pass
         return records
+
+
+class IgnoresReceipts(FakeSource):
+    """Finds records by their numbers."""
+
+    def newest(self, records):
+        numbers = {record.sequence_number: self.queue.messages.get(record.sequence_number) for record in records}
+        handles = {number: f"{number}/{found.receives}" for number, found in numbers.items() if found is not None}
+        return [replace(each, handle=handles.get(each.sequence_number, each.handle)) for each in records]
+
+
+class ReleasesByNumber(IgnoresReceipts):
+    async def release(self, records):
+        await super().release(self.newest(records))
+
+
+class ProlongsByNumber(IgnoresReceipts):
+    async def prolong(self, records):
+        await super().prolong(self.newest(records))
+
+
+class AcknowledgesByNumber(IgnoresReceipts):
+    async def acknowledge(self, records):
+        await super().acknowledge(self.newest(records))
+
+
+@pytest.mark.parametrize(
+    ("broken", "method"),
+    [(ReleasesByNumber, "release"), (ProlongsByNumber, "prolong"), (AcknowledgesByNumber, "acknowledge")],
+)
+def test_a_queue_that_ignores_receipts_is_found(broken, method):
+    contract = FakeContract()
+    contract.source = broken
+
+    with pytest.raises(
+        AssertionError, match=rf"^`{method}` with an old receipt has .*: compare the receipt, and not only the number"
+    ):
+        contract.test_an_old_receipt_changes_nothing()
 
 
 def test_a_queue_that_uses_a_number_again_is_found():

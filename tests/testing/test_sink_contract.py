@@ -230,7 +230,11 @@ class KeepsTheLastOfAKey(KeepsTheFirstOfAKey):
 
 
 @pytest.mark.parametrize("kind", [KeepsTheFirstOfAKey, KeepsTheLastOfAKey])
-@pytest.mark.parametrize("parts", [(0, 1, 2), (0, 2, 3), (2,)], ids=["no sub-record", "no shard", "number alone"])
+@pytest.mark.parametrize(
+    "parts",
+    [(0, 1, 2), (0, 2, 3), (1, 2, 3), (2,)],
+    ids=["no sub-record", "no shard", "no stream", "number alone"],
+)
 def test_a_sink_whose_key_lacks_a_part_is_found(kind, parts):
     class Broken(kind):
         @staticmethod

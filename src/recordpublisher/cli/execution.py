@@ -274,11 +274,12 @@ def call_service(
         async with ManagementClient(properties, [] if stream is None else [stream]) as client:
             return await work(client)
 
+    all_imported = True
     if any(map(is_unknown, properties)):  # The plugins that the properties name may declare these keys.
         from ..plugins.host.plugin_loading import load_registry  # Imported here because it loads pluggy.
 
-        load_registry().import_chosen(properties)
-    properties.check()
+        all_imported = not load_registry().import_chosen(properties)
+    properties.check(all_imported=all_imported)
     _refuse_streams_of_plugins(properties)
     return run_to_end(call())
 

@@ -232,7 +232,9 @@ def read_job_or_stream(given: str, file: Path | None, options: PropertyOptions) 
 def _split(pair: str) -> tuple[str, str]:
     key, sign, value = pair.partition("=")
     if not sign or not key.strip():
-        raise ConfigurationError("-p", MASK if is_secret(pair) else pair, "KEY=VALUE, for example aws.region=eu-west-1")
+        # What follows another sign, as in KEY:VALUE, may be the secret of a plugin.
+        is_hidden = is_secret(pair) or re.search(r"[:\s]", pair)
+        raise ConfigurationError("-p", MASK if is_hidden else pair, "KEY=VALUE, for example aws.region=eu-west-1")
     return key.strip(), value
 
 

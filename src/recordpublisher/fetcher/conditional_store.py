@@ -95,10 +95,9 @@ class ConditionalStore(AsyncPort, ABC):
         """
 
     async def close(self) -> None:
-        """Release the store's connections and threads. The store may be used again afterwards.
+        """Release the store's connections and threads, which the next call of another method must open again.
 
-        The next call of another method must open them again, because a program may give the closed store to its next job. This method may
-        be called again, and for a store that was never used.
+        A program may give the closed store to its next job. This method may be called again, and for a store that was never used.
         """
 
 

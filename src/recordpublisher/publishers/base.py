@@ -155,7 +155,7 @@ class RecordSource(AsyncPort, ABC):
         """
 
     def prepare(self, streams: Sequence[str]) -> None:
-        """Called with the names of the job's streams, to prepare to read them. Default: do nothing.
+        """Called with the names of the job's streams, to prepare to read them. A queue has one stream. Default: do nothing.
 
         It is called once when the job is constructed, before the other methods and outside any event loop. With the registration EAGER,
         enhanced fan-out registers its consumers here. Some commands, and the tasks of Spark, read without a job and do not call this
@@ -350,6 +350,17 @@ class QueueSource(RecordSource):
 
         Return the sequence numbers of the records that failed. These become visible when their `visibility_seconds` are over.
         """
+
+
+def check_source(source: type[RecordSource], properties: Properties, streams: Sequence[str]) -> None:
+    """Check that a source can work with the properties and streams of a job, before anything runs.
+
+    Raises: ConfigurationError if it cannot, such as a queue with several streams.
+    """
+    if issubclass(source, QueueSource) and len(streams) > 1:
+        reason = "a queue has the records of one stream"
+        raise ConfigurationError("streams", ", ".join(streams), "one stream", reason=reason)
+    source.check(properties, streams)
 
 
 async def make_publisher(

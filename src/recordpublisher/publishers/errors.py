@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from .safe_text import mask_passwords, notes_of, repr_of
+from .safe_text import MASK, mask_passwords, names_a_secret, notes_of, repr_of
 
 if TYPE_CHECKING:
     from .positions import StartingPosition
@@ -70,13 +70,23 @@ class ConfigurationError(RecordPublisherError, ValueError):
     - `valid`: the values that would be valid. It is empty if the key itself is not accepted.
     - `reason`: why the value is wrong.
     - `statement`: what is wrong if another setting is the cause, such as "cannot be combined with '--watch'". Else it is empty.
+
+    A plugin raises the error when it is made, if the declaration of its property cannot check the value:
+
+    - The property is missing: `ConfigurationError(URL.key, valid=URL.valid)`. The message says `is required`, because there is no value.
+    - The value is wrong: `ConfigurationError(URL.key, url, URL.valid, reason="it has no port")`.
+    - The property needs another one: `ConfigurationError.needs(TOKEN.key, f"'{URL.key}'", reason="it is sent to that service")`.
+    - Two properties exclude each other: `ConfigurationError.conflict(TOKEN.key, USER.key, reason="remove one of them")`.
     """
+
+    _is_secret: ClassVar[staticmethod[[str], bool]] = staticmethod(names_a_secret)
+    """Returns whether the value of a key must not be shown. The module of declarations, which imports this one, sets its own function."""
 
     def __init__(
         self, key: str, value: object = None, valid: str = "", *, reason: str = "", statement: str = ""
     ) -> None:
         self.key = key
-        self.value = value = _without_secrets(value)
+        self.value = value = MASK if value is not None and self._is_secret(key) else _without_secrets(value)
         self.valid = valid
         self.reason = reason = mask_passwords(reason)
         self.statement = statement

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import signal
 import threading
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import update_wrapper
 from types import FrameType, TracebackType
 from typing import Any, Generic, TypeVar
 
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.records import RecordBatch
-from recordpublisher.publishers.user_code import end_or_leave, running_line, waiting_line
+from recordpublisher.publishers.user_code import describe_error, end_or_leave, running_line, waiting_line
 
 Case = TypeVar("Case")
 
 
 class Contract(ABC, Generic[Case]):
-    """The tests of one kind of plugin. Implement `open_case`. To run the tests on virtual time (`run_virtual`), override `execute`."""
+    """The tests of one kind of plugin. Implement `open_case`. To run the tests on virtual time (`run_virtual`), override `execute`.
+
+    An error that a plugin raises during a test gets a note with the rule that the test checks. pytest shows the note.
+    """
 
     deadline = 10.0
     """The most seconds for each of three steps: opening the case, the test itself, and closing the case. Default: 10; 60 for a queue.
@@ -96,6 +100,17 @@ async def check_that_close_releases(use: Callable[[], Awaitable[None]]) -> None:
     )
 
 
+@contextmanager
+def errors_naming_rule(rule: str) -> Iterator[None]:
+    """Turn an error of a plugin into an AssertionError that begins with the rule which the plugin breaks."""
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:
+        raise AssertionError(f"{rule}; it raised {describe_error(error)}") from error
+
+
 Test = Callable[[Any, Case], Coroutine[Any, Any, None]]
 GRACE_SECONDS = 1.0
 """How long a cancelled task of a test may take to end (seconds)."""
@@ -157,7 +172,13 @@ class _CaseRun(Generic[Case]):
         async with self._contract.open_case() as case:
             self._before = asyncio.all_tasks()
             self._begin("the test")
-            await self._test(self._contract, case)
+            try:
+                await self._test(self._contract, case)
+            except Exception as error:
+                # The error may be of another library, which says nothing of the rule that the plugin breaks.
+                if rule := inspect.getdoc(self._test):
+                    error.add_note(f"{self._test.__name__}: {rule}")
+                raise
             self._begin("closing the case")
 
     def _begin(self, step: str) -> None:

@@ -33,6 +33,12 @@ There are few of them, because a record that is received too often becomes a dea
 """
 
 
+OLD_RECEIPT = (
+    "`{}` with an old receipt has {} that another process has received since: compare the receipt, and not only the number of the "
+    "record"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class QueueSourceCase:
     """A queue from which nothing was received yet.
@@ -41,11 +47,14 @@ class QueueSourceCase:
       receive.
     - `payloads`: the payloads of its records. They must differ, and be enough for several receives.
     - `put`: adds a record with a payload. It may be a coroutine function.
+    - `refuses_old_receipts`: whether only the newest receipt of a record counts. Set it to False if the service accepts older ones too. A
+      process that was suspended may then release records that another process handles, and they are handled once more.
     """
 
     start: Callable[[], QueueSource]
     payloads: Sequence[bytes]
     put: Callable[[bytes], object]
+    refuses_old_receipts: bool = True
 
 
 class _Process:
@@ -201,6 +210,28 @@ class QueueSourceContract(Contract[QueueSourceCase]):
         _check_numbers("prolong", await queue.first.source.prolong(records[:2]))
         await asyncio.sleep(queue.visibility * 0.55)
         assert _numbers(await queue.second.take()) == _numbers(records[2:])
+
+    @on_queue
+    async def test_an_old_receipt_changes_nothing(self, queue: _Queue) -> None:
+        """Check that a process changes nothing with the receipts of records that another process has received since.
+
+        A process that was suspended for more than `visibility_seconds` may call `release`, `prolong` and `acknowledge` with them.
+        """
+        if not queue.case.refuses_old_receipts:
+            return
+        stale, source = await queue.first.take(), queue.first.source
+        await asyncio.sleep(queue.visibility)
+        numbers, expires = _numbers(await queue.second.take()), asyncio.get_running_loop().time() + queue.visibility
+        assert numbers == _numbers(stale)
+        await source.release(stale[:3])
+        assert await queue.first.take() == [], OLD_RECEIPT.format("release", "made records visible")
+        await asyncio.sleep(queue.visibility / 4)
+        await source.prolong(stale[3:6])
+        await source.acknowledge(stale[6:9])
+        await asyncio.sleep(expires - asyncio.get_running_loop().time())
+        missing = numbers - _numbers(await queue.first.take())
+        assert not missing & _numbers(stale[3:6]), OLD_RECEIPT.format("prolong", "hidden records for longer")
+        assert not missing, OLD_RECEIPT.format("acknowledge", "removed records")
 
     @on_queue
     async def test_a_cancelled_receive_hides_nothing(self, queue: _Queue) -> None:

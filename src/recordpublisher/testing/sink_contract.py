@@ -20,7 +20,6 @@ from typing import Any
 from recordpublisher.publishers.errors import FencedError
 from recordpublisher.publishers.positions import SequenceNumber, StartingPosition
 from recordpublisher.publishers.records import RecordBatch, UserRecord
-from recordpublisher.publishers.user_code import describe_error
 
 from ..fetcher.checkpoints.staged_commits import Commits
 from ..fetcher.conditional_store import ConditionalStore, ConflictError
@@ -39,7 +38,7 @@ from ..fetcher.sink import (
     entry_store_of,
 )
 from ..publishers.shards import Shard
-from .contract import Contract, check_that_close_releases, on_case
+from .contract import Contract, check_that_close_releases, errors_naming_rule, on_case
 
 ARRIVAL = 1_700_000_000.5
 
@@ -53,9 +52,10 @@ NOT_VISIBLE = (
     "a job does with dead letters and a queue: `publish` must write their rows too, or `flush` must be overridden"
 )
 KEY_LACKS_A_PART = (
-    "{written} is in the target, expected [b'1', b'2', b'3']: b'1' and b'2' are the sub-records 0 and 1 of record 7 of the shard 'a', and "
-    "b'3' is the sub-record 0 of record 7 of the shard 'b'. The key of a row must be the whole key of its record: `stream`, `shard_id`, "
-    "`sequence_number` and `sub_sequence_number` (`shard_id` is left out only of records from a queue, whose shards begin with `receiver-`)"
+    "{written} is in the target, expected [b'1', b'2', b'3', b'4']: b'1' and b'2' are the sub-records 0 and 1 of record 7 of the shard "
+    "'a', b'3' is the sub-record 0 of record 7 of the shard 'b', and b'4' is the sub-record 0 of record 7 of the shard 'a' of another "
+    "stream. The key of a row must be the whole key of its record: `stream`, `shard_id`, `sequence_number` and `sub_sequence_number` "
+    "(`shard_id` is left out only of records from a queue, whose shards begin with `receiver-`)"
 )
 
 
@@ -79,13 +79,13 @@ class SinkCase:
         """Return a batch of records with these numbers as payloads and sequence numbers. All have one partition key, and values."""
         return self._with_values(batch_of(shard_id, *numbers))
 
-    def _aggregate(self, shard_id: str, sequence_number: int, *numbers: int) -> RecordBatch:
+    def _aggregate(self, shard: Shard, sequence_number: int, *numbers: int) -> RecordBatch:
         """Return a batch of the sub-records of one record. They have these numbers as payloads, and sub-sequence numbers from 0."""
         records = [
             UserRecord(b"%d" % number, str(sequence_number), ARRIVAL, "key", None, sub)
             for sub, number in enumerate(numbers)
         ]
-        return self._with_values(_batch(shard_id, records))
+        return self._with_values(_batch(shard, records))
 
     def _with_values(self, batch: RecordBatch) -> RecordBatch:
         return batch if self.value_of is None else replace(batch, decoded=list(map(self.value_of, batch.data)))
@@ -118,14 +118,16 @@ class SinkContract(Contract[SinkCase]):
     async def test_records_are_told_apart_by_their_whole_key(self, case: SinkCase) -> None:
         """Check that a sink leaves out no record because another one has the same sequence number.
 
-        The other one is a sub-record of the same record, as in aggregates of the KPL, or comes from another shard.
+        The other one is a sub-record of the same record, as in aggregates of the KPL, or comes from another shard, or from a shard of
+        another stream with the same id.
         """
         sink = await _opened(case)
-        await sink.write(case._aggregate("a", 7, 1, 2))
-        await sink.write(case._aggregate("b", 7, 3))
+        await sink.write(case._aggregate(Shard("orders", "a"), 7, 1, 2))
+        await sink.write(case._aggregate(Shard("orders", "b"), 7, 3))
+        await sink.write(case._aggregate(Shard("returns", "a"), 7, 4))
         await sink.flush(checkpoint_at(7))
         written = sorted(await case.written())
-        assert written == [b"1", b"2", b"3"], KEY_LACKS_A_PART.format(written=written)
+        assert written == [b"1", b"2", b"3", b"4"], KEY_LACKS_A_PART.format(written=written)
         await sink.close()
 
     @on_case
@@ -333,13 +335,15 @@ class SinkContract(Contract[SinkCase]):
 
 def batch_of(shard_id: str, *numbers: int) -> RecordBatch:
     """Return a batch of records with these numbers as payloads and sequence numbers. All have one partition key."""
-    return _batch(shard_id, [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers])
+    return _batch(
+        Shard("orders", shard_id), [UserRecord(b"%d" % number, str(number), ARRIVAL, "key") for number in numbers]
+    )
 
 
-def _batch(shard_id: str, records: Sequence[UserRecord]) -> RecordBatch:
+def _batch(shard: Shard, records: Sequence[UserRecord]) -> RecordBatch:
     position = SequenceNumber(records[-1].sequence_number, records[-1].sub_sequence_number)
     size = sum(len(record.data) for record in records)
-    return RecordBatch(Shard("orders", shard_id), records, 0, position, raw_count=len(records), raw_bytes=size)
+    return RecordBatch(shard, records, 0, position, raw_count=len(records), raw_bytes=size)
 
 
 def checkpoint_at(position: int, generation: int = 1) -> Checkpoint:
@@ -373,11 +377,9 @@ def _entry_of(confirmed: State | None, given: Checkpoint) -> Mapping[str, Any] |
 
 async def _close_unopened(sink: Sink) -> None:
     """Close a sink that was not opened, as commands such as `recordpublisher lag` do. Raises: AssertionError if that fails."""
-    try:
+    rule = "`close` must succeed for a sink that was not opened, because commands such as `recordpublisher lag` do not open it"
+    with errors_naming_rule(rule):
         await sink.close()
-    except Exception as error:
-        reason = "`close` must succeed for a sink that was not opened, because commands such as `recordpublisher lag` do not open it"
-        raise AssertionError(f"{reason}; it raised {describe_error(error)}") from error
 
 
 async def _is_fenced(sink: Sink) -> bool:

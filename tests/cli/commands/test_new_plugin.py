@@ -1,11 +1,15 @@
 """`recordpublisher new-plugin`: the package of each kind passes its own test."""
 
+import ast
+import importlib.util
 import os
 import re
 import subprocess
 import sys
 
 import pytest
+
+import recordpublisher as rp
 
 from processes.command_line import ROOT, command, json_results, process_environment
 
@@ -96,6 +100,33 @@ def test_each_setting_of_a_package_is_in_a_name_space_that_is_checked(packages):
         for file in (packages / name).rglob("*.py"):
             keys = re.findall(rf'"([\w.]*{name}\.[\w.]+)"', file.read_text())
             assert all(key.startswith("flink.") for key in keys), (file, keys)
+
+
+def test_the_settings_of_a_package_are_listed_under_its_name(packages):
+    declared = {}
+    for name in KINDS.values():
+        for file in (packages / name).rglob("*.py"):
+            calls = (each for each in ast.walk(ast.parse(file.read_text())) if isinstance(each, ast.Call))
+            for call in calls:
+                if getattr(call.func, "id", "") in ("text", "choice", "integer", "number", "boolean"):
+                    declared[ast.literal_eval(call.args[0])] = {each.arg: each.value for each in call.keywords}, name
+
+    assert len(declared) > len(KINDS)
+    groups = {key: ast.literal_eval(given["group"]) for key, (given, _) in declared.items() if "group" in given}
+    assert groups == {key: name for key, (_, name) in declared.items()}
+
+
+def test_a_uri_of_the_store_without_a_file_is_refused(packages):
+    spec = importlib.util.spec_from_file_location("my_store", packages / "my-database/my_database/store.py")
+    store = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(store)
+
+    with pytest.raises(rp.ConfigurationError) as raised:
+        store.MyDatabaseStore("my-database://", "flink.state.uri", rp.Properties())
+
+    assert str(raised.value) == (
+        "property 'flink.state.uri' is 'my-database://': it names no file. Valid: my-database:///path/state.db"
+    )
 
 
 def test_a_name_of_one_word_gets_the_kind(tmp_path):

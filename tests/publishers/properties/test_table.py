@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from recordpublisher import ConfigurationError, Properties
 from recordpublisher.cli.commands import properties
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.publishers.properties.declaration import declared_properties
 from recordpublisher.publishers.properties.reading_properties import ALL_RETRIES, GETRECORDS_RETRIES
 
 from random_inputs import inputs
 
-properties.all_properties()
+properties.all_properties(load_registry())
 DECLARED = declared_properties()
 SINGLE = [declared for declared in DECLARED if not declared.is_prefix]
 ids = pytest.mark.parametrize("declared", SINGLE, ids=lambda declared: declared.key)

@@ -2,7 +2,6 @@
 
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameTable, PluginStatus
-from recordpublisher.publishers.errors import PluginError
 
 from ..output import echo
 
@@ -21,16 +20,8 @@ def plugins() -> None:
         echo(f"  {_status_line(status)}")
     for message in registry.not_blocked:
         echo(f"  {message}")
-    for table in registry.tables().values():
-        for claim in table.claims():
-            # A built-in class that cannot be imported only lacks an extra.
-            if claim.owner.plugin != "builtins" and claim.name.lower() not in table.clashing:
-                try:
-                    table.get(claim.name, "")
-                except PluginError as error:
-                    echo(f"  {error}")
-        for clash in table.clashes():
-            echo(f"  {clash}")
+    for message in registry.import_classes():
+        echo(f"  {message}")
     for kind, table in registry.tables().items():
         echo(f"{kind.replace('_', ' ')}: {_names(table)}")
 

@@ -7,9 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from recordpublisher.plugins.host.plugin_loading import load_registry
+from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.publishers.errors import PluginError, RecordPublisherError
 from recordpublisher.publishers.properties.declaration import Property, declared_properties, unit_after
 
+from ..execution import print_note
 from ..output import SafeText, echo, joined, json_text, styled
 
 
@@ -22,11 +24,17 @@ def properties(
 ) -> None:
     """List every property, including properties of installed plugins: key, default, valid values, meaning.
 
+    If a plugin cannot be imported, its properties are missing in the list, and a line on stderr says why.
+
     Example: recordpublisher properties watermark
     """
-    found = [declared for declared in all_properties() if word is None or _contains(declared, word.lower())]
+    registry = load_registry()
+    found = [declared for declared in all_properties(registry) if word is None or _contains(declared, word.lower())]
+    for message in (missing := registry.import_all()):
+        print_note(f"properties of this plugin are not listed: {' '.join(message.split())}")
     if not found:
-        raise RecordPublisherError(f"no property has {word!r} in its key, group or meaning")
+        exception = ", except perhaps one of a plugin that was not imported" if missing else ""
+        raise RecordPublisherError(f"no property has {word!r} in its key, group or meaning{exception}")
     if as_json:
         echo(joined(json_text(_fields(declared)) for declared in found))
         return
@@ -53,7 +61,7 @@ def _fields(declared: Property[Any]) -> dict[str, Any]:
     }
 
 
-def all_properties() -> list[Property[Any]]:
+def all_properties(registry: Registry) -> list[Property[Any]]:
     """Return the properties of the library and of plugins, in the order of declaration.
 
     Classes declare their properties when they are imported. A class whose extra is missing is skipped.
@@ -61,7 +69,7 @@ def all_properties() -> list[Property[Any]]:
     from recordpublisher.plugins.spark import write_options  # noqa: F401
     from recordpublisher.plugins.spark.options import spark_options  # noqa: F401
 
-    for table in load_registry().tables().values():
+    for table in registry.tables().values():
         for name in table.names():
             with contextlib.suppress(PluginError):
                 table.get(name, key="")

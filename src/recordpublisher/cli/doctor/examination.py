@@ -15,7 +15,7 @@ from recordpublisher.plugins.host.registry import NameTable, Registry
 from recordpublisher.plugins.host.unread_settings import unread_settings
 from recordpublisher.plugins.runtime.argument_checks import check_reading, value_type_made_by
 from recordpublisher.plugins.stores.back_ends import BACK_ENDS, back_end_of
-from recordpublisher.publishers.base import RecordSource
+from recordpublisher.publishers.base import RecordSource, check_source
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.kinesis.management import ManagementClient
@@ -265,11 +265,11 @@ async def settings_findings(
 
 
 def _properties(properties: Properties, streams: list[str], registry: Registry, sink: Sink | None) -> str:
-    check_properties(registry, properties)
-    ineffective = [told for key in properties if (told := why_without_effect(key))]
+    all_imported = not check_properties(registry, properties)
+    ineffective = [told for key in properties if (told := why_without_effect(key, all_imported))]
     with suppress(PluginError):  # Another finding reports a publisher that cannot be imported.
         if (publisher := _publisher(registry, properties)) is not None:
-            publisher.check(properties, streams)
+            check_source(publisher, properties, streams)
     unread = unread_settings(registry, properties, sink)
     if ineffective:
         raise RecordPublisherError("; ".join([*ineffective, *unread]))

@@ -66,13 +66,15 @@ def build_sink(registry: Registry, properties: Properties) -> Sink:
     return registry.sinks.make(name, SINK.key, properties)
 
 
-def check_properties(registry: Registry, properties: Properties) -> None:
+def check_properties(registry: Registry, properties: Properties) -> bool:
     """Check the given properties (`Properties.check`), including those that the chosen plugins declare.
+
+    Return whether a plugin may declare properties that are unknown, because it was not imported.
 
     Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property; PluginError if a key is unknown and a
     chosen plugin cannot be imported. That plugin may declare the key.
     """
-    registry.import_chosen(properties)
+    may_lack_keys = registry.import_chosen(properties)
     choices: tuple[tuple[Property[Any], NameTable[Any]], ...] = (
         (SINK, registry.sinks),
         (DEAD_LETTER_SINK, registry.sinks),
@@ -80,12 +82,13 @@ def check_properties(registry: Registry, properties: Properties) -> None:
         (RECORD_PUBLISHER, registry.publishers),
     )
     try:
-        properties.check()
+        properties.check(all_imported=not may_lack_keys)
     except ConfigurationError as error:
         for declared, table in choices if is_unknown(error.key) else ():
             with suppress(ConfigurationError):
                 table.get(properties.value(declared) or "", declared.key)
         raise
+    return may_lack_keys
 
 
 def reads_a_queue(properties: Properties) -> bool:
@@ -138,7 +141,12 @@ def calls_a_service(properties: Properties) -> bool:
 
 def _reads_own_queue(properties: Properties) -> bool:
     made = _source_class(properties)
-    if made is None or not issubclass(made, QueueSource):
+    return made is not None and _is_own_queue(made)
+
+
+def _is_own_queue(made: type[RecordSource]) -> bool:
+    """Return whether a source is a queue of a plugin, and not one that has the records of a Kinesis stream."""
+    if not issubclass(made, QueueSource):
         return False
     from recordpublisher.publishers.kinesis_queue_source import (
         KinesisQueue,  # Imported here because it loads the AWS SDK.
@@ -181,6 +189,8 @@ def checked_publisher_class(
     if not issubclass(made, RecordPublisherFactory):
         reason = f"{what} needs positions, but a queue has none"
         valid = "POLLING or EFO, which read the queue's stream"
+        if _is_own_queue(made):
+            valid = "the name of a publisher that reads shards"
         raise ConfigurationError(RECORD_PUBLISHER.key, name, valid, reason=reason)
     return made
 

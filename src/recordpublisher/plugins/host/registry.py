@@ -50,19 +50,38 @@ class Registry:
         self.deserializers = NameTable[Deserializer]("deserializer", self.plugins)
         self.metrics_exporters = NameTable[MetricsExporter]("metrics exporter", self.plugins, MetricsExporter)
 
-    def import_chosen(self, properties: Mapping[str, str]) -> None:
-        """Import the classes that may have declared the given properties.
+    def import_chosen(self, properties: Mapping[str, str]) -> bool:
+        """Import the classes that may have declared the given properties. Return whether a plugin may declare properties that are unknown
+        still, because it could not be imported or is blocked.
 
         These are the classes that values of properties name, alone or in a list, and the plugin classes whose names are parts of keys. (A
         file that two jobs share may have keys of both.) If a key is still unknown after that, the classes of all plugins are imported.
         """
         self._import_named(properties)
-        if any(map(is_unknown, properties)):
-            for table in self.tables().values():
-                for claim in table.claims():
-                    if claim.owner.plugin != "builtins":
-                        with suppress(PluginError):  # Only a job that uses the class must know that.
-                            table.get(claim.name, "")
+        return any(map(is_unknown, properties)) and bool(self.import_all())
+
+    def import_all(self) -> list[str]:
+        """Import the classes of all plugins, which then have declared their properties.
+
+        Return a message for each plugin that was not loaded, for each class that could not be imported, and for each name that two plugins
+        have registered.
+        """
+        not_loaded = [str(plugin) for plugin in self.plugins if plugin.state != "loaded"]
+        return [*not_loaded, *self.import_classes()]
+
+    def import_classes(self) -> list[str]:
+        """Import the classes of the plugins that were loaded. Return the messages of `import_all` about classes and names."""
+        messages = []
+        for table in self.tables().values():
+            for claim in table.claims():
+                # A built-in class that cannot be imported only lacks an extra.
+                if claim.owner.plugin != "builtins" and claim.name.lower() not in table.clashing:
+                    try:
+                        table.get(claim.name, "")
+                    except PluginError as error:
+                        messages.append(str(error))
+            messages += table.clashes()
+        return messages
 
     def _import_named(self, properties: Mapping[str, str]) -> None:
         chosen = {name.partition(":")[0].strip().lower() for value in properties.values() for name in value.split(",")}

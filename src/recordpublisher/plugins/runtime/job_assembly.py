@@ -25,7 +25,7 @@ from recordpublisher.fetcher.shards.discovery import ShardDiscovery, StreamList
 from recordpublisher.fetcher.shards.retention_check import RetentionCheck
 from recordpublisher.fetcher.sink import CommittingSink, Sink, entry_store_of, stores_positions
 from recordpublisher.fetcher.watermarks import OwnWatermark
-from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory
+from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory, check_source
 from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import passed_initial_position
@@ -107,7 +107,7 @@ def build_job(
     check_properties(registry, given)
     for told in unread_at_start(registry, given, sink):
         log.warning("%s", told)
-    publisher.check(given, list(names.given.values()))
+    check_source(publisher, given, list(names.given.values()))
     values = chosen_deserializer(registry, given, deserializer)
     if isinstance(values, StreamDeserializer):
         values.check(names.given)

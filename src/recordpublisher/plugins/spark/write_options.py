@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.publishers.errors import ConfigurationError, ImpossibleStateError
 from recordpublisher.publishers.properties.config_fields import of_property, properties_of, values_of
+from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import (
     BAD_RECORD_CHOICES,
     DEAD_LETTER,
@@ -34,7 +36,7 @@ from ..sinks.kinesis.sink_settings import KinesisSinkSettings
 from ..stores.back_ends import is_file_uri
 from ..stores.durable_files import path_of
 from .options import SPARK
-from .options.other_connectors import check_unknown_options, options_with_our_keys
+from .options.other_connectors import check_unknown_options, import_declaring_plugins, options_with_our_keys
 from .options.spark_options import STREAM, with_loaded_stream
 from .options.start_by_shard import START_OPTION
 
@@ -100,9 +102,11 @@ class WriteOptions:
         properties = with_loaded_stream(
             options_with_our_keys(options, has_default=(AGGREGATION_ENABLED,)), (STREAM, SINK_STREAM)
         )
+        all_imported = import_declaring_plugins(properties)
         # Unknown keys are not reported here, because `check_unknown_options` has better hints.
         properties.check(lambda key: False)
-        check_unknown_options(properties, (STREAM, WRITE_TASKS, DEAD_LETTERS, *properties_of(cls)))
+        ours: Sequence[Property[Any]] = (STREAM, WRITE_TASKS, DEAD_LETTERS, *properties_of(cls))
+        check_unknown_options(properties, ours, all_imported=all_imported)
         properties = with_dead_letters(properties)
         _refuse_lost_rows(properties)
         dead_letter_sink(properties)

@@ -79,7 +79,8 @@ class PropertyOptions(TypedDict, total=False):
     """Further arguments of the functions that declare a property.
 
     - `group`: the property's section on the reference page and in `recordpublisher properties`.
-    - `secret`: whether the value must never be shown. Default: False.
+    - `secret`: whether the value must never be shown. Default: False. Errors, logs and the `repr` of `rp.Properties` then mask the value.
+      The `repr` also masks each value whose key is not declared, such as that of a plugin that was not imported yet.
     - `aliases`: older spellings of the key. If a job has one of a plugin's property, a warning names the present key.
     - `connector`: the default of Flink's connector if it differs from ours.
     - `argument`: a keyword argument for `rp.Properties`, shorter than the one that is made from the key. Not for plugins.
@@ -100,18 +101,49 @@ class PropertyGroup:
         self.properties: list[Property[Any]] = []
 
     @overload
-    def text(self, key: str, sentence: str, default: str, **more: Unpack[PropertyOptions]) -> Property[str]: ...
+    def text(
+        self,
+        key: str,
+        sentence: str,
+        default: str,
+        *,
+        valid: str = ...,
+        check: Callable[[str], object] | None = None,
+        **more: Unpack[PropertyOptions],
+    ) -> Property[str]: ...
     @overload
     def text(
-        self, key: str, sentence: str, default: None = None, **more: Unpack[PropertyOptions]
+        self,
+        key: str,
+        sentence: str,
+        default: None = None,
+        *,
+        valid: str = ...,
+        check: Callable[[str], object] | None = None,
+        **more: Unpack[PropertyOptions],
     ) -> Property[str | None]: ...
     def text(
-        self, key: str, sentence: str, default: str | None = None, **more: Unpack[PropertyOptions]
+        self,
+        key: str,
+        sentence: str,
+        default: str | None = None,
+        *,
+        valid: str = "a text that is not empty",
+        check: Callable[[str], object] | None = None,
+        **more: Unpack[PropertyOptions],
     ) -> Property[Any]:
-        """Declare a property whose value is a text that is not empty. Without a default, the value is None if the property is not set."""
+        """Declare a property whose value is a text that is not empty. Without a default, the value is None if the property is not set.
+
+        - `valid`: describes the valid texts, for messages and `recordpublisher properties`.
+        - `check`: checks a text, such as a URL or a list of names. It raises ValueError with the reason, or returns False, if the text is
+          not valid. The job is then refused before anything runs.
+        """
         # An Avro schema may be a text in JSON, such as "string" with its quotes, and a format of Java may begin and end with quoted text.
-        parse = _parse_not_empty if "schema" in key or key.endswith(".format") else _parse_without_quotes
-        return self._declare("string", key, sentence, default, "a text that is not empty", parse, **more)
+        keeps_quotes = "schema" in key or key.endswith(".format")
+        parse: Callable[[str], str] = _parse_not_empty if keeps_quotes else _parse_without_quotes
+        if check is not None:
+            parse = _checking_parser(key, parse, check, more.get("secret", False))
+        return self._declare("string", key, sentence, default, valid, parse, **more)
 
     def choice(
         self,
@@ -295,6 +327,26 @@ def _parse_without_quotes(text: str) -> str:
     return _parse_not_empty(text)
 
 
+def _checking_parser(
+    key: str, parse: Callable[[str], str], check: Callable[[str], object], secret: bool
+) -> Callable[[str], str]:
+    def parse_and_check(text: str) -> str:
+        value = parse(text)
+        try:
+            refused = check(value) is False
+        except ValueError as error:
+            # The message may quote a secret.
+            raise ValueError if secret else ExplainedValueError(str(error)) from error
+        except Exception as error:
+            error.add_note(f"raised by the `check` of the property '{key}'")
+            raise
+        if refused:
+            raise ValueError(text)
+        return value
+
+    return parse_and_check
+
+
 def _parse_tags(text: str) -> Mapping[str, str]:
     pairs = [
         tuple(part.strip() for part in pair.partition("="))
@@ -403,15 +455,33 @@ def find_property(key: str) -> Property[Any] | None:
     return _declared.get(key.lower())
 
 
+def property_set_by(key: str) -> Property[Any] | None:
+    """Return the property that a key sets, or None if none is declared.
+
+    It has this key or alias, or is a prefix of the key. A key of the dead-letter sink sets the property of a sink.
+    """
+    lower = key.lower()
+    if (declared := _declared.get(lower)) is not None:
+        return None if declared.is_prefix else declared
+    if lower.startswith(DEAD_LETTER_PREFIX):
+        return property_set_by(lower.replace(DEAD_LETTER_PREFIX, SINK_PREFIX, 1))
+    return next((each for each in declared_properties() if each.is_prefix and lower.startswith(each.key.lower())), None)
+
+
 def is_secret(key: str) -> bool:
     """Return whether the value of a key must never be shown.
 
-    A declared property says so itself. Of any other key the name decides, such as `password`.
+    A declared property says so itself. Of any other key, or one below a prefix, the name decides too, such as `password`.
     """
-    declared = find_property(key)
-    if declared is not None:
+    declared = property_set_by(key)
+    if declared is not None and not declared.is_prefix:
         return declared.secret
-    return names_a_secret(key)
+    return names_a_secret(key) or (declared is not None and declared.secret)
+
+
+ConfigurationError._is_secret = staticmethod(is_secret)
+DEAD_LETTER_PREFIX, SINK_PREFIX = "flink.deadletter.", "flink.sink."
+"""The prefixes of the settings of the dead-letter sink, and of other sinks. The settings after the prefix are the same."""
 
 
 POSITION_ALIASES = {"earliest": "TRIM_HORIZON"}

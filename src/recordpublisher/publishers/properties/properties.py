@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from ..errors import ConfigurationError
 from ..safe_text import MASK, mask_passwords, text_of
 from .declaration import (
+    DEAD_LETTER_PREFIX,
+    SINK_PREFIX,
     ExplainedValueError,
     Property,
     declared_keys,
@@ -25,6 +27,7 @@ from .declaration import (
     find_property,
     is_of_plugin,
     is_secret,
+    property_set_by,
 )
 from .fan_out_properties import FAN_OUT
 from .job_properties import (
@@ -111,9 +114,6 @@ _REASONS = {
 }
 """Keys of Flink that have no effect here, or prefixes of such keys, each with the reason."""
 
-_DEAD_LETTER, _SINK = "flink.deadletter.", "flink.sink."
-"""The prefixes of the settings of the dead-letter sink, and of other sinks. The settings after the prefix are the same."""
-
 
 class Properties(Mapping[str, str]):
     """An immutable mapping of property keys to text, with typed and checked values.
@@ -125,6 +125,9 @@ class Properties(Mapping[str, str]):
 
     A duration in a keyword argument is a text with a unit (`"10s"`), a timedelta, or a number of seconds below 1000. In the mapping, and if
     the keyword ends in `millis`, a number has the unit of the property.
+
+    `repr` masks secrets, and the value of each key that nothing has declared, because it may be a secret of a plugin that was not imported
+    yet.
 
     Raises: ConfigurationError if `mapping` is not a mapping, if a keyword argument is unknown, or if two keyword arguments contradict each
     other.
@@ -140,7 +143,7 @@ class Properties(Mapping[str, str]):
         own: dict[str, object] = {}
         for keyword, value in settings.items():
             if value is not None:
-                declared = property_of_keyword(keyword, value)
+                declared = property_of_keyword(keyword)
                 own_value = _with_unit(keyword, declared, value)
                 _check_same(keyword, own_value, declared, Properties(own))
                 own[declared.key] = own_value
@@ -185,7 +188,8 @@ class Properties(Mapping[str, str]):
         return default
 
     def __repr__(self) -> str:
-        shown = {key: MASK if is_secret(key) else mask_passwords(value) for key, value in self._given.items()}
+        is_shown = {key: property_set_by(key) is not None and not is_secret(key) for key in self._given}
+        shown = {key: mask_passwords(value) if is_shown[key] else MASK for key, value in self._given.items()}
         return f"Properties({shown})"
 
     def value(self, declared: Property[T]) -> T:
@@ -234,13 +238,14 @@ class Properties(Mapping[str, str]):
         """Return these properties together with those of `mapping`, which take precedence. That is so even for two aliases of a key."""
         return Properties({**_without(mapping, self._given), **mapping})
 
-    def check(self, is_checked: Callable[[str], bool] = lambda key: True) -> None:
+    def check(self, is_checked: Callable[[str], bool] = lambda key: True, *, all_imported: bool = True) -> None:
         """Parse every declared property that was given, and refuse misspelt keys.
 
         An unknown key that resembles no known key is only logged. It is not even logged if it has a prefix of another program
         (`my.own.key`).
 
         - `is_checked`: returns whether to check a key here. Keys that the caller checks itself are left out.
+        - `all_imported`: whether all installed plugins were imported. If not, messages about unknown keys say so.
 
         Raises: ConfigurationError if a value is invalid, or if a key looks like a misspelt property.
         """
@@ -249,7 +254,7 @@ class Properties(Mapping[str, str]):
                 self.value(declared)
         for key in self._given:
             if is_checked(key):
-                refuse_if_misspelt(key)
+                refuse_if_misspelt(key, all_imported)
                 _warn_if_renamed(key)
 
     @classmethod
@@ -388,16 +393,15 @@ def _unescaped(match: re.Match[str]) -> str:
     return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPES.get(code, code)
 
 
-def property_of_keyword(keyword: str, value: object) -> Property[Any]:
+def property_of_keyword(keyword: str) -> Property[Any]:
     """Return the property that a keyword argument sets.
 
-    Raises: ConfigurationError if there is none. The message shows `value`, and suggests the nearest keyword.
+    Raises: ConfigurationError if there is none. The message suggests the nearest keyword.
     """
     known = properties_by_keyword()
     if keyword not in known:
         hint = "".join(f"; did you mean '{nearest}'?" for nearest in _nearest_keywords(keyword, known)[:1])
         valid = "a key of `recordpublisher properties` without flink. or aws., with _ for each dot; a plugin's keys go into a mapping"
-        shown = MASK if is_secret(keyword) else value
         of_plugin = [
             each.key
             for each in declared_properties()
@@ -405,7 +409,9 @@ def property_of_keyword(keyword: str, value: object) -> Property[Any]:
         ]
         if of_plugin:
             hint = f": it is a plugin's property, and given as {{'{of_plugin[0]}': ...}} in `properties`, a mapping"
-        raise ConfigurationError(keyword, shown, valid, reason=f"there is no such keyword argument{hint}")
+        # The value is not shown, because it may be a secret of a plugin.
+        reason = f"there is no such keyword argument{hint}"
+        raise ConfigurationError(keyword, valid=valid, reason=reason, statement="is not accepted")
     return known[keyword]
 
 
@@ -453,27 +459,36 @@ class UnknownPropertyWarning(UserWarning):
     """A property is not known and has no effect."""
 
 
-def refuse_if_misspelt(key: str) -> None:
+def refuse_if_misspelt(key: str, all_imported: bool = True) -> None:
     """Log a warning if a key was meant for this library and has no effect. For a key of Flink, the warning says why.
+
+    - `all_imported`: whether all installed plugins were imported.
 
     Raises: ConfigurationError if the key is misspelt. The message suggests the nearest key.
     """
     if is_unknown(key) and why_flink_key_has_no_effect(key) is None and _is_misspelt(key):
-        raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key)}")
-    if told := why_without_effect(key):
+        raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key, all_imported)}")
+    if told := why_without_effect(key, all_imported):
         log.warning("%s", told)
 
 
-def why_without_effect(key: str) -> str:
-    """Return the text of the warning for a key that was meant for this library and has no effect. Return "" for any other key."""
+def why_without_effect(key: str, all_imported: bool = True) -> str:
+    """Return the text of the warning for a key that was meant for this library and has no effect. Return "" for any other key.
+
+    - `all_imported`: whether all installed plugins were imported.
+    """
     if not is_unknown(key):
         return ""
     reason = why_flink_key_has_no_effect(key)
-    return (
-        f"property '{key}' has no effect here: {reason}"
-        if reason
-        else f"unknown property '{key}': nothing that is installed declares it"
-    )
+    if reason:
+        return f"property '{key}' has no effect here: {reason}"
+    why = "nothing that is installed declares it" if all_imported else f"a{_OF_ANOTHER_PLUGIN}"
+    return f"unknown property '{key}': {why}"
+
+
+_OF_ANOTHER_PLUGIN = (
+    " plugin that was not imported may declare it ('recordpublisher plugins' lists what was not imported)"
+)
 
 
 def is_unknown(key: str) -> bool:
@@ -499,12 +514,7 @@ def knows_any(given: Iterable[str]) -> bool:
 
 
 def _is_declared(lower_key: str) -> bool:
-    declared = find_property(lower_key)
-    if declared is not None:
-        return not declared.is_prefix
-    if lower_key.startswith(_DEAD_LETTER):
-        return _is_declared(lower_key.replace(_DEAD_LETTER, _SINK, 1))
-    return any(prefix.is_prefix and lower_key.startswith(prefix.key.lower()) for prefix in declared_properties())
+    return property_set_by(lower_key) is not None
 
 
 def _is_meant_for_us(lower_key: str) -> bool:
@@ -525,10 +535,14 @@ def _ending_in(lower_key: str) -> list[str]:
     return sorted((known for known in declared_keys() if known.endswith("." + lower_key)), key=len)
 
 
-def nearest_hint(key: str) -> str:
-    """Return a question for the end of a message that suggests the nearest known key, or "" if no known key is near."""
+def nearest_hint(key: str, all_imported: bool = True) -> str:
+    """Return a question for the end of a message that suggests the nearest known key, or "" if no known key is near.
+
+    - `all_imported`: whether all installed plugins were imported. If not, another sentence says so.
+    """
     nearest = _nearest_known(key.lower())
-    return f"; did you mean '{nearest}'?" if nearest else ""
+    hint = f"; did you mean '{nearest}'?" if nearest else ""
+    return hint if all_imported else f"{hint or '.'} A{_OF_ANOTHER_PLUGIN}"
 
 
 def _is_misspelt(key: str) -> bool:
@@ -545,9 +559,9 @@ def _is_misspelt(key: str) -> bool:
 
 
 def _nearest_known(lower_key: str) -> str:
-    if lower_key.startswith(_DEAD_LETTER):
-        of_sink = _nearest_known(lower_key.replace(_DEAD_LETTER, _SINK, 1))
-        return of_sink.replace(_SINK, _DEAD_LETTER, 1) if of_sink.startswith(_SINK) else of_sink
+    if lower_key.startswith(DEAD_LETTER_PREFIX):
+        of_sink = _nearest_known(lower_key.replace(DEAD_LETTER_PREFIX, SINK_PREFIX, 1))
+        return of_sink.replace(SINK_PREFIX, DEAD_LETTER_PREFIX, 1) if of_sink.startswith(SINK_PREFIX) else of_sink
     with_hyphens = find_property(lower_key.replace("_", "-"))
     if with_hyphens is not None:
         return with_hyphens.key

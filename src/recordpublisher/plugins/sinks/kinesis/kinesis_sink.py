@@ -338,13 +338,14 @@ def stream_and_properties(
     checked = checked_properties(properties if isinstance(stream, str) else stream, settings, of)
     # A job has checked the properties from which it makes the sink.
     if isinstance(stream, str) or of is not KinesisSink:
+        all_imported = True
         if any(map(is_unknown, checked)):  # An installed plugin may declare these keys, in a file that a job uses too.
             from recordpublisher.plugins.host.plugin_loading import (
                 load_registry,  # imported here because it loads pluggy
             )
 
-            load_registry().import_chosen(checked)
-        checked.check()
+            all_imported = not load_registry().import_chosen(checked)
+        checked.check(all_imported=all_imported)
     name = stream if isinstance(stream, str) else checked.value(SINK_STREAM)
     if not name:
         raise ConfigurationError(SINK_STREAM.key, name, _VALID_STREAM)

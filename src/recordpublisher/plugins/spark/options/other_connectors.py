@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.publishers.clock import SystemClock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import refuse_future
@@ -146,13 +147,22 @@ def refuse_continuous(options: Mapping[str, str]) -> None:
             raise ConfigurationError(key, value, _INSTEAD if is_other_mode else f"the mode {_INSTEAD}", reason=reason)
 
 
-def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]]) -> None:
+def import_declaring_plugins(properties: Properties) -> bool:
+    """Import the plugins that may have declared the given properties. Return whether all plugins that may declare one were imported."""
+    if not any(is_unknown(key) and not is_option(key) for key in properties):
+        return True
+    return not load_registry().import_chosen(properties)
+
+
+def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]], *, all_imported: bool = True) -> None:
     """Check that every key is a declared property or one of the options `ours`. The error names the nearest known key.
 
     Call it after options of other connectors were translated. It only warns of two kinds of keys:
 
     - an option for writing in a job that reads, or for reading in a job that writes,
     - a key of Flink's connector that has no effect here.
+
+    `all_imported`: the result of `import_declaring_plugins`.
 
     Keys of another name space (`my.own.key`) are accepted, because a plugin may read them.
 
@@ -179,7 +189,7 @@ def check_unknown_options(properties: Properties, ours: Sequence[Property[Any]])
         elif is_unknown(key):
             reason = why_flink_key_has_no_effect(key)
             if reason is None:
-                raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key)}")
+                raise ConfigurationError(key, reason=f"there is no such property{nearest_hint(key, all_imported)}")
             warnings.warn(f"property '{key}' has no effect here: {reason}", UnknownPropertyWarning, stacklevel=3)
 
 

@@ -29,6 +29,7 @@ from . import SPARK
 from .other_connectors import (
     OptionWarnings,
     check_unknown_options,
+    import_declaring_plugins,
     options_with_our_keys,
     peer_options,
     refuse_continuous,
@@ -192,9 +193,10 @@ class SparkOptions:
         refuse_continuous(options)
         properties = options_with_our_keys(with_starts(options), has_default=(ON_DATA_LOSS,))
         properties = with_loaded_stream(properties, (STREAMS, STREAM))
+        all_imported = import_declaring_plugins(properties)
         # Unknown keys are not reported here, because `check_unknown_options` has better hints.
         properties.check(lambda key: False)
-        check_unknown_options(properties, (*_OTHER_OPTIONS, *properties_of(cls)))
+        check_unknown_options(properties, (*_OTHER_OPTIONS, *properties_of(cls)), all_imported=all_imported)
         if keeps_claims:
             properties = with_default_root(properties)
         else:
