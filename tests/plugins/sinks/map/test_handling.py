@@ -428,6 +428,20 @@ def test_a_list_that_raises_is_halved_until_the_failing_record_is_alone():
     assert (metrics["skipped"], metrics["handled"]) == (1, 3)
 
 
+@pytest.mark.parametrize("limit", [{}, {"retries": 0}, {"retries": 0, "retry_for": 60}])
+def test_a_record_of_a_list_whose_error_asks_for_a_pause_every_time_fails_alone(limit):
+    def handle(records, call):
+        if 2 in records:
+            raise rp.TransientError("POST /pay", "429", "slow down", retry_after=20)
+
+    batch = batch_of_keys("a", "b", "c", "d")
+    calls, metrics = calls_of(handle, batch, on_failure="SKIP", clock=VirtualClock(), **limit)
+    assert (metrics["skipped"], metrics["handled"]) == (1, 3)
+    sizes = [len(call) for call in calls]
+    assert sorted(sizes[-5:]) == [1, 1, 2, 2, 4]
+    assert set(sizes[:-5]) <= {4}, "a service that wants a pause is not asked for the halves before the last attempt"
+
+
 def test_returned_records_are_handled_again_with_those_behind_them_of_their_key():
     calls, metrics = calls_of(lambda records, call: [1] if call == 1 else [], batch_of_keys("a", "a", "a", "b"))
     assert calls == [[0, 1, 2, 3], [1, 2]]

@@ -353,6 +353,34 @@ def test_a_stop_does_not_wait_for_the_long_pause_before_a_retry():
         assert (seconds <= RETRY_SECONDS + 0.2, shards) == (True, {})
 
 
+def test_a_stop_does_not_wait_for_the_pause_that_a_service_wants_for_a_record_of_a_shard_released_before():
+    child = "orders/shardId-1"
+    state = {"shards": {**LAST.state["shards"], child: {"position": "9", "parents": ["shardId-0"]}}}
+
+    async def job():
+        loop = asyncio.get_running_loop()
+
+        async def handle(record):
+            if record.data == b"0":
+                raise rp.TransientError("POST /pay", "429", "slow down", retry_after=900)
+
+        sink = rp.MapSink(handle, retries=1000, clock=VirtualClock())
+        await sink.open(SinkContext())
+        await sink.write(batch_of_keys("a"))
+        await sink.write(batch(b"8", shard_id="shardId-1"))
+        await settle()
+        await sink.flush(Checkpoint(state, True, (SHARD,)))
+        await asyncio.sleep(60)
+        began = loop.time()
+        while sink.metrics()["outstanding"]:
+            await sink.flush(Checkpoint(state, True, (SHARD, child)))
+            await asyncio.sleep(0.1)
+        await sink.close()
+        return loop.time() - began
+
+    assert run_virtual(job()) <= 10.2
+
+
 def retried_without_end(*batches, state=LAST.state, stopped=(SHARD,)):
     """Release shards while the handler of payload 1 always fails. Return the states, the calls and the number of outstanding records."""
 

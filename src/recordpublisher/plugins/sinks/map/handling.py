@@ -53,10 +53,12 @@ _PERMISSION_SECONDS = 0.1
 _TURN_SECONDS, _CHECK_EVERY = 0.005, 16
 """A task whose handlers never wait lets the event loop run after this time (seconds). It looks at the clock after this many records."""
 _RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT = 200, 10_000, 2.0
+"""The pause before a retry: from 200 ms to 10 s, with full jitter."""
 _LONGEST_ASKED_PAUSE = 900.0
 """The longest pause that an error may ask for (seconds): as long as the default of `flink.job.max.outage`."""
-"""The pause before a retry: from 200 ms to 10 s, with full jitter."""
 _MILLISECOND = 0.001
+_SPARE_SECONDS = 1.0
+"""`_fail` decides later than `_are_called_again`, by less than this (seconds)."""
 
 
 class RecordHandling:
@@ -289,8 +291,9 @@ class RecordHandling:
             for item in _failed_items(items, returned):
                 errors[id(item)] = SinkError("the handler returned it as failed")
         except Exception as error:
-            if len(items) == 1 or asked_pause(error):
-                # A service that asks to wait would refuse the halves too, and they come after the pause, as all of their keys do.
+            if len(items) == 1 or (asked_pause(error) and self._are_called_again(items)):
+                # A service that asks to wait would refuse the halves too, and they come after the pause, as all of their keys do. But the
+                # last attempt finds out which records fail, because no good record may be skipped with them.
                 errors.update({id(item): error for item in items})
                 return
             middle = len(items) // 2
@@ -301,6 +304,12 @@ class RecordHandling:
             }
             others = [item for item in items[middle:] if id(item.key_queue) not in failed]
             await self._call_with_list(await self._wait_for_permission(others), errors)
+
+    def _are_called_again(self, items: Sequence[UnhandledRecord]) -> bool:
+        """Return whether each record will be handled again if it fails now. Return False already a second before `retry_for` is over."""
+        end = self._clock.monotonic() + _SPARE_SECONDS
+        may_fail = (item for item in items if item.attempts >= self._settings.retries)
+        return all(end - (item.failing_since if item.attempts else end) < self._settings.retry_for for item in may_fail)
 
     async def _wait_for_permission(self, items: Sequence[UnhandledRecord]) -> list[UnhandledRecord]:
         """Wait until the job may write. Return the items whose shards this process still reads."""
@@ -407,7 +416,9 @@ class RecordHandling:
                 limits = [self._positions.seconds_until_dropped(item, now)]
                 if item.attempts > self._settings.retries:
                     limits.append(self._settings.retry_for - failing_for)
-                wanted = max(self._retry_policy.delay_seconds(item.attempts - 1), asked_pause(error))
+                # A long pause would hold back a released shard, and the stop of the job.
+                asked = 0.0 if item.batch.progress.released_at is not None and limits[0] <= 0 else asked_pause(error)
+                wanted = max(self._retry_policy.delay_seconds(item.attempts - 1), asked)
                 pauses = wanted, *(each for each in limits if each > 0)
                 # A shorter pause would only be a rounding error of the limit, and the next attempt would come before the limit again.
                 self._handle_later(items, max(min(pauses), _MILLISECOND))
