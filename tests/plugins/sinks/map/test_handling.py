@@ -389,6 +389,28 @@ async def test_a_plain_function_is_called_in_threads():
 # --- Lists of records (`batch_size` above 1) ---
 
 
+async def test_a_call_in_a_thread_that_returns_after_an_error_of_the_job_no_longer_runs():
+    may_return = threading.Event()
+
+    def handle(record):
+        if record.data == b"0":
+            raise ValueError("no such customer")
+        may_return.wait(60)
+
+    sink = rp.MapSink(handle, retries=0, concurrency=2)
+    await open_and_write(sink, batch_of_keys("a", "b"))
+    with pytest.raises(rp.SinkError):
+        await sink.flush()
+    during = sink.unfinished()
+    may_return.set()
+    while sink.metrics()["handled"] == 0:
+        await asyncio.sleep(0.01)
+    after = sink.unfinished()
+    await sink.close()
+    assert (during.calls, during.records) == (1, 2)
+    assert (after.calls, after.call, after.reason) == (0, None, "records not handled: 1")
+
+
 def numbers(records):
     return [int(record.data) for record in records]
 

@@ -324,11 +324,15 @@ class RecordHandling:
         self._calls[first] = self._clock.monotonic()
         if self._warning_timer is None:
             self._warn_in(WARN_SECONDS)
+        has_ended = True
         try:
             return await self._call_handler(records)
-        finally:
+        except asyncio.CancelledError:
             # A call in a thread continues after the sink was closed.
-            if not (self._is_stopped and self._handler.runs_in_threads(first.record.stream)):
+            has_ended = not (self._is_stopped and self._handler.runs_in_threads(first.record.stream))
+            raise
+        finally:
+            if has_ended:
                 self._durations.add((self._clock.monotonic() - self._calls.pop(first)) * 1000)
 
     def _is_too_old(self, item: UnhandledRecord) -> bool:
