@@ -124,6 +124,35 @@ def test_a_record_is_handled_again_when_the_service_wants_it(asked, pause, batch
     assert pause <= second - first <= pause + 0.21
 
 
+class WithHeaders(rp.TransientError):
+    """An error whose pause is in a header, which this response does not have."""
+
+    @property
+    def retry_after(self):
+        return float({}["Retry-After"])
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_an_error_that_cannot_say_for_how_long_to_wait_is_an_error_like_others(batch_size):
+    async def job():
+        async def one(record):
+            if record.data == b"0":
+                raise WithHeaders("POST /pay", "503", "away")
+
+        async def many(records: list[rp.Record]):
+            for record in records:
+                await one(record)
+
+        sink = rp.MapSink(one if batch_size == 1 else many, batch_size=batch_size, on_failure="SKIP")
+        await open_and_write(sink, batch_of_keys("a", "b"))
+        await sink.flush()
+        await sink.close()
+        return sink.metrics()
+
+    metrics = run_virtual(job())
+    assert (metrics["skipped"], metrics["handled"]) == (1, 1)
+
+
 def test_a_service_that_wants_a_pause_is_asked_no_longer_than_retry_for():
     async def job():
         loop, calls = asyncio.get_running_loop(), []

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import ConfigurationError, InvalidRecordError, SinkError, TransientError
+from recordpublisher.publishers.errors import ConfigurationError, InvalidRecordError, SinkError
 from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.properties.config_fields import of_property
 from recordpublisher.publishers.properties.job_properties import MAP_ON_FAILURE, OnBadRecord
@@ -30,7 +30,7 @@ from recordpublisher.publishers.properties.sink_properties import (
     MAP_RETRY_FOR,
     MAP_TIMEOUT,
 )
-from recordpublisher.publishers.retry import RetryPolicy, suspended_seconds
+from recordpublisher.publishers.retry import RetryPolicy, asked_pause, suspended_seconds
 from recordpublisher.publishers.safe_text import counted, repr_of
 from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, end_or_leave, log_user_error
@@ -422,6 +422,7 @@ class RecordHandling:
                     limits.append(self._settings.retry_for - failing_for)
                 # A long pause would hold back a released shard, and the stop of the job.
                 asked = 0.0 if item.batch.progress.released_at is not None and limits[0] <= 0 else asked_pause(error)
+                asked = min(asked, _LONGEST_ASKED_PAUSE)
                 wanted = max(self._retry_policy.delay_seconds(item.attempts - 1), asked)
                 pauses = wanted, *(each for each in limits if each > 0)
                 # A shorter pause would only be a rounding error of the limit, and the next attempt would come before the limit again.
@@ -666,12 +667,6 @@ class RecordHandling:
         behind = f"waiting for an earlier record of their key: {others}" if others > 0 else ""
         reason = ", ".join(filter(None, (f"records not handled: {count}", waiting, behind, sentence)))
         return Unfinished(count, reason, call, len(self._calls), self._positions.unhandled(), self._counts["left"])
-
-
-def asked_pause(error: Exception) -> float:
-    """Return how long the service asks to wait before the next call (seconds): `TransientError.retry_after`. Return 0 if it does not."""
-    asked: object = getattr(error, "retry_after", None) if issubclass(type(error), TransientError) else None
-    return max(0.0, min(asked, _LONGEST_ASKED_PAUSE)) if isinstance(asked, int | float) else 0.0
 
 
 def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
