@@ -664,7 +664,8 @@ class RecordHandling:
         elsewhere = len(self._ready.queue) + len(self._calls) + retries + len(self._rejected) + len(self._failed)
         # With lists of records it is not known how many records the calls have.
         others = count - elsewhere if self._settings.batch_size == 1 else 0
-        behind = f"waiting for an earlier record of their key: {others}" if others > 0 else ""
+        unit = "shard" if self._settings.ordering is Ordering.PER_SHARD else "key"
+        behind = f"waiting for an earlier record of their {unit}: {others}" if others > 0 else ""
         reason = ", ".join(filter(None, (f"records not handled: {count}", waiting, behind, sentence)))
         return Unfinished(count, reason, call, len(self._calls), self._positions.unhandled(), self._counts["left"])
 
