@@ -515,6 +515,39 @@ def test_a_failed_record_of_a_revoked_shard_is_not_handled_again():
     assert run_virtual(job()) == [b"0"]
 
 
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize("ordering", ["NONE", "PER_KEY"])
+def test_a_failed_record_of_a_revoked_shard_holds_nothing_during_its_long_pause(ordering, batch_size):
+    """Its process may read the shard again at once, and records of the same key would wait behind it."""
+
+    async def job():
+        calls, handled = [], []
+
+        async def one(record):
+            calls.append(record.data)
+            if len(calls) == 1:
+                raise rp.TransientError("POST /pay", "429", "slow down", retry_after=900)
+            handled.append(record.data)
+
+        async def many(records: list[rp.Record]):
+            for record in records:
+                await one(record)
+
+        handler = one if batch_size == 1 else many
+        sink = rp.MapSink(handler, ordering=ordering, batch_size=batch_size, clock=VirtualClock())
+        await open_and_write(sink, of_shard("lost", b"0"))
+        await asyncio.sleep(5)
+        sink.revoked([LOST])
+        held = sink.metrics()["outstanding"], sink.metrics()["heldBytes"]
+        await sink.write(of_shard("lost", b"0"))
+        await asyncio.sleep(5)
+        result = held, sink.metrics()["handled"], sink.metrics()["left"]
+        await sink.close()
+        return result
+
+    assert run_virtual(job()) == ((0, 0), 1, 1)
+
+
 def test_a_handler_that_fails_after_its_shard_was_revoked_does_not_fail_the_job():
     async def job():
         handler = WaitingHandler()

@@ -151,6 +151,7 @@ class RecordHandling:
         """Finish the waiting records that were dropped, because the next reader of their shard handles them."""
         for item in self._ready.remove_dropped():
             self._leave(item)
+        self._end_pauses(lambda item: item.is_dropped)
         self._wake()
 
     def learn_parents(self, state: State) -> None:
@@ -470,8 +471,10 @@ class RecordHandling:
 
         Their pause may be longer than the time for which a failed record of a released shard is handled here.
         """
-        waiting = self._retry_timers.items()
-        for timer in [timer for timer, items in waiting if items[0].batch.progress.released_at == now]:
+        self._end_pauses(lambda item: item.batch.progress.released_at == now)
+
+    def _end_pauses(self, is_over: Callable[[UnhandledRecord], bool]) -> None:
+        for timer in [timer for timer, items in self._retry_timers.items() if is_over(items[0])]:
             timer.cancel()
             self._handle_again(self._retry_timers.pop(timer))
 
