@@ -2,8 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from recordpublisher.consumer.event_time import (
@@ -74,6 +80,19 @@ class Order:
     at: object
 
 
+def message():
+    """Return a message of Protocol Buffers with a field `at` of the type Timestamp, which is not set."""
+    file = FileDescriptorProto(name="event_time.proto", package="event_time", syntax="proto3")
+    file.dependency.append("google/protobuf/timestamp.proto")
+    file.message_type.add(name="M").field.add(
+        name="at", number=1, type="TYPE_MESSAGE", label="LABEL_OPTIONAL", type_name=".google.protobuf.Timestamp"
+    )
+    pool = DescriptorPool()
+    for each in (Timestamp.DESCRIPTOR.file.serialized_pb, file.SerializeToString()):
+        pool.AddSerializedFile(each)
+    return GetMessageClass(pool.FindMessageTypeByName("event_time.M"))()
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -83,9 +102,13 @@ class Order:
         Order(datetime(2023, 11, 14, 22, 13, 20, 500_999, tzinfo=UTC)),
         Order(datetime(2023, 11, 14, 22, 13, 20, 500_999)),
         Order(Timestamp(seconds=1_700_000_000, nanos=500_999_999)),
+        Order(Decimal("1700000000500")),
+        Order(Fraction(1_700_000_000_500)),
     ],
 )
-@pytest.mark.parametrize("payload", [b"\x01\x02", b"{\x02", b"", b"7"])
+@pytest.mark.parametrize(
+    "payload", [b"\x01\x02", b"{\x02", b"", b"7", b"{}\x02", b'{"at": "soon"}\n{}', b'{"at": 1} rest']
+)
 def test_the_field_of_the_decoded_value_counts_if_the_payload_is_not_json(payload, value):
     decoded = batch(payload, b'{"at": 3}').with_columns(values=[value, {"at": 4}])
     assert FieldTimestamps("at").timestamps(decoded) == [1_700_000_000_500, 3]
@@ -105,6 +128,8 @@ def test_a_json_object_without_a_time_is_bad_even_if_the_decoded_value_has_a_def
         (Order(True), "True is not a time"),
         (Order(float("nan")), "NaN"),
         (Order("soon"), "Invalid isoformat"),
+        (Order(Duration(seconds=3)), r"seconds: 3\s+is not a time"),
+        (message(), r"its decoded value \(M\) has no such field"),
     ],
 )
 def test_a_decoded_value_without_a_time_raises_an_error_with_the_reason(value, reason):

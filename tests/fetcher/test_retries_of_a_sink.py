@@ -220,6 +220,23 @@ def test_a_service_is_not_called_again_before_the_time_that_it_has_asked_for():
     assert 60 <= third - second <= 61
 
 
+class WithHeaders(rp.TransientError):
+    """An error whose pause is in a header, which this response does not have."""
+
+    @property
+    def retry_after(self):
+        return float({}["Retry-After"])
+
+
+def test_a_call_is_repeated_after_an_error_that_cannot_say_for_how_long_to_wait():
+    async def story():
+        service = LimitedService(asyncio.get_running_loop().time() + 10, WithHeaders("POST /rows", "503", "away"))
+        await read(source_of(1), ServiceSink(service))
+        return service.rows
+
+    assert run_virtual(story()) == [b"1"]
+
+
 def test_a_stop_does_not_wait_for_the_time_that_the_service_has_asked_for():
     async def story():
         loop = asyncio.get_running_loop()

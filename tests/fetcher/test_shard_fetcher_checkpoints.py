@@ -172,6 +172,27 @@ def test_a_store_that_stays_away_ends_a_running_job_in_the_end():
     assert 900 < len(sink.rows) < 1_200
 
 
+def test_an_outage_of_the_store_begins_anew_with_the_next_run_of_a_fetcher():
+    async def job():
+        source, store = ScriptedSource(per_read=1, latency=1.0), AwayStore(25, 1e9)
+        source.add("a", *range(10_000))
+        fetcher = make_fetcher(source, RecordingSink(), OUTLASTS_MINUTES, alone=store.start())
+        await fetcher.open()
+        first = asyncio.create_task(fetcher.run())
+        await asyncio.sleep(60)
+        first.cancel()
+        await asyncio.wait([first])
+        await asyncio.sleep(3_600)
+        store.until = asyncio.get_running_loop().time() + 25
+        second = asyncio.create_task(fetcher.run_bounded(Bounds(max_time=60)))
+        await asyncio.sleep(5)
+        reasons = fetcher.reasons_not_ready()
+        await second
+        return reasons
+
+    assert run_virtual(job()) == []
+
+
 def test_a_requested_checkpoint_that_no_periodic_one_would_repeat_ends_the_job():
     class Requesting(RecordingSink):
         async def open(self, context):

@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from numbers import Real
 from typing import Any, Protocol
 
 import msgspec
@@ -26,6 +28,8 @@ EARLIEST_PLAUSIBLE_MS, DAY_MS = 946_684_800_000, 86_400_000
 log = logging.getLogger("recordpublisher.consumer")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+# The integers of numpy are of the type Real too.
+_NUMBERS: Any = Real | Decimal
 
 
 class TimestampAssigner(Protocol):
@@ -109,9 +113,10 @@ class FieldTimestamps:
         try:
             is_object = payload.lstrip()[:1] == b"{"
             at = self._decode(payload).value if is_object else _field_of(value, self._field)
-        except msgspec.ValidationError:  # A JSON object without a valid time.
-            raise
-        except msgspec.DecodeError:  # A payload that is not JSON may begin with that byte too.
+        except msgspec.DecodeError:
+            # A payload that is not JSON may begin with that byte, or even with a whole JSON object: a line of a log, or several objects.
+            if _is_json(payload):
+                raise
             at = _field_of(value, self._field)
         return _millis(at)
 
@@ -201,7 +206,10 @@ def _short(number: int) -> str:
 def _field_of(value: object, field: str) -> Any:
     """Return a field of a decoded value, which is a mapping or has attributes. Raises: ValueError if the value has no such field."""
     missing = object()
-    found = value.get(field, missing) if isinstance(value, Mapping) else getattr(value, field, missing)
+    if isinstance(value, Mapping):
+        found = value.get(field, missing)
+    else:
+        found = missing if _is_unset(value, field) else getattr(value, field, missing)
     if found is missing:
         raise ValueError(
             f"the payload is not a JSON object, and its decoded value ({type(value).__qualname__}) has no such field"
@@ -209,15 +217,34 @@ def _field_of(value: object, field: str) -> Any:
     return found
 
 
+def _is_unset(value: Any, field: str) -> bool:
+    """Return whether a field of a Protocol Buffers message was not sent. Reading it returns a default, such as the year 1970."""
+    if not hasattr(value, "HasField"):
+        return False
+    try:
+        return not value.HasField(field)
+    except ValueError:  # The messages of this type do not tell whether the field was sent.
+        return False
+
+
+def _is_json(payload: bytes) -> bool:
+    try:
+        msgspec.json.decode(payload, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
 def _millis(at: Any) -> int:
     """Return a time as epoch ms. Raises: TypeError, ValueError or OverflowError if it is not a time."""
-    if isinstance(at, int | float) and not isinstance(at, bool):
-        return round(at)
+    if isinstance(at, _NUMBERS) and not isinstance(at, bool):
+        millis: int = round(at)
+        return millis
     if isinstance(at, str):
         if at.isdecimal():  # Checked first, because ISO-8601 would read 1790... as the year 1790.
             return int(at)
         at = datetime.fromisoformat(at)
-    elif hasattr(at, "ToMilliseconds"):
+    elif hasattr(at, "ToDatetime"):  # A Duration of Protocol Buffers has ToMilliseconds too, and is not a time.
         return int(at.ToMilliseconds())
     if not isinstance(at, datetime):
         raise TypeError(f"{repr_of(at, 60)} is not a time")

@@ -364,6 +364,7 @@ class ShardFetcher:
         self._shards.start_run(run)
         self._parts.status_logger.start_run(stop_at_tip=run.stop_at_tip)
         self._view.suspension.reset()
+        self._checkpointer.times.start_run()
         self._scheduler.start()
         self._ownership.start_run(self._completion.start_task)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..publishers.errors import FencedError, PluginError, RetriesExhaustedError, TransientError
 from ..publishers.properties.job_properties import DRAIN_TIMEOUT
-from ..publishers.retry import call_with_retries
+from ..publishers.retry import asked_pause, call_with_retries
 from ..publishers.safe_text import repr_of, text_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class RetriedCall(Generic[T]):
         now, outage_ms = self._loop.time(), self._context.outages.max_outage_ms
         self._failed_at = now if self._failed_at is None else self._failed_at
         latest = math.inf if outage_ms is None else self._failed_at + outage_ms / 1000
-        self._last, self._not_before = error, min(now + (error.retry_after or 0.0), latest)
+        self._last, self._not_before = error, min(now + asked_pause(error), latest)
 
     async def _wait_for_permission(self, last: TransientError) -> None:
         context = self._context

@@ -10,6 +10,7 @@ import random
 import threading
 import weakref
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -90,6 +91,15 @@ async def call_with_retries(
         failures.end()
         # `reset` would fail, because a coroutine that is discarded ends in another context.
         _enclosing.set(enclosing)
+
+
+def asked_pause(error: Exception) -> float:
+    """Return how long the service asks to wait before the next call (seconds): `TransientError.retry_after`. Return 0 if it does not."""
+    asked: object = None
+    # `retry_after` may be a property of a user's class, which reads a header that is missing.
+    with suppress(Exception):
+        asked = getattr(error, "retry_after", None) if issubclass(type(error), TransientError) else None
+    return max(0.0, asked) if isinstance(asked, int | float) else 0.0
 
 
 @dataclass(frozen=True, slots=True)

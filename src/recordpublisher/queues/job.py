@@ -262,6 +262,7 @@ class QueueJob:
         Raises: the error that ended the run.
         """
         start_task = self._completion.start_task
+        self._times.start_run()
         self._flushes.start()
         writing = start_task(self._receivers.write_all(self._completion.complete))
         flushing = start_task(self._flushes.run(self._flush_periodically))

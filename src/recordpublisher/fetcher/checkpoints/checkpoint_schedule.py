@@ -69,14 +69,18 @@ class CheckpointAge:
         self._clock = clock
         self._written: Callable[[], int] = lambda: 0
         self._covered = 0
-        self._started: float | None = None
         self._stored: float | None = None
+        self.durations = Histogram()
+        """How long the stored checkpoints took (ms), counted from the first attempt."""
+        self.start_run()
+
+    def start_run(self) -> None:
+        """Forget a checkpoint that the last run has not stored. The time between two runs is no outage of the store."""
+        self._started: float | None = None
         self._storing: float | None = None
         self.storing_error = ""
         """The error of the last attempt to store the positions of the checkpoint in progress; empty if there is none."""
         self._failures, self._warned_at = 0, float("-inf")
-        self.durations = Histogram()
-        """How long the stored checkpoints took (ms), counted from the first attempt."""
 
     def count_records(self, written: Callable[[], int]) -> None:
         """Set the function that returns how many records were written to the sink so far."""

@@ -374,7 +374,7 @@ def _refuse_job_identity(settings: ReadSettings) -> None:
     The same properties in the mapping are ignored, because they are settings of the job whose mapping it is.
     """
     for name in ("state_uri", "job_workers"):
-        if name in settings:
+        if settings.get(name) is not None:
             reason = (
                 "a frame is not a job: no positions are stored. To read a part of a stream, use start= and end=; to continue where the "
                 "last call ended, use rp.stream or rp.consume with state_uri="

@@ -73,7 +73,8 @@ def stream(
     bounds = Bounds(seconds, max_records, max_bytes, until_event_time, stop_at_tip)
     sink = _IterationSink()
     given = checked_properties(properties, settings, stream, deserializer=deserializer)
-    if state_store is None and "state_uri" not in settings:
+    # An argument that is None counts as not given: `state_uri=config.get("state")` does not ask for the positions of the job.
+    if state_store is None and settings.get("state_uri") is None:
         if given.is_set(STATE_URI):
             log.warning(
                 "rp.stream and rp.consume ignore %s in the mapping: they neither resume at stored positions nor store any. "

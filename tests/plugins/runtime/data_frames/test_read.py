@@ -258,6 +258,7 @@ def numbers(**bounds):
 def test_a_call_that_asks_for_positions_of_a_job_is_refused(orders, settings):
     with pytest.raises(rp.ConfigurationError, match="no positions are stored"):
         rp.read_arrow("orders", PROPERTIES, **settings)
+    rp.read_arrow("orders", PROPERTIES, **dict.fromkeys(settings)).close()
 
 
 def test_a_read_goes_from_the_position_of_one_snapshot_to_that_of_another(orders):

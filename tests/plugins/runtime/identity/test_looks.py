@@ -27,10 +27,11 @@ def read(properties=PROPERTIES, **settings):
     return [record.data for record in rp.consume("orders", properties, stop_at_tip=True, **settings)]
 
 
-def test_properties_of_a_job_do_not_make_a_consume_the_job(orders, tmp_path, caplog):
+@pytest.mark.parametrize("settings", [{}, {"state_uri": None}], ids=["no argument", "None"])
+def test_properties_of_a_job_do_not_make_a_consume_the_job(orders, tmp_path, caplog, settings):
     job = {**PROPERTIES, "flink.state.uri": str(tmp_path / "state")}
 
-    assert [read(job), read(job)] == [[b"1", b"2"]] * 2
+    assert [read(job, **settings), read(job, **settings)] == [[b"1", b"2"]] * 2
     assert not (tmp_path / "state").exists()
     assert "pass state_uri=... or state_store=... to the call" in caplog.text
 

@@ -524,17 +524,18 @@ def test_a_handler_that_swallows_every_cancellation_is_left_behind_with_a_log_li
     assert "1 handler did not end within 10 s after a cancellation" in caplog.text
 
 
-def test_records_that_wait_for_their_key_are_counted():
+@pytest.mark.parametrize(("ordering", "waiting"), [("PER_KEY", "key: 2"), ("PER_SHARD", "shard: 4")])
+def test_records_that_wait_for_their_key_or_shard_are_counted(ordering, waiting):
     async def job():
         handler = WaitingHandler()
-        sink = rp.MapSink(handler, concurrency=2, clock=VirtualClock())
+        sink = rp.MapSink(handler, concurrency=2, ordering=ordering, clock=VirtualClock())
         await open_and_write(sink, batch_of_keys("a", "a", "b", "a", "c"))
         reason = sink.unfinished().reason
         await sink.close()
         return reason
 
     assert run_virtual(job()).startswith(
-        "records not handled: 5, waiting for an earlier record of their key: 2, the handler "
+        f"records not handled: 5, waiting for an earlier record of their {waiting}, the handler "
     )
 
 

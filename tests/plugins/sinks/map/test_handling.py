@@ -124,6 +124,35 @@ def test_a_record_is_handled_again_when_the_service_wants_it(asked, pause, batch
     assert pause <= second - first <= pause + 0.21
 
 
+class WithHeaders(rp.TransientError):
+    """An error whose pause is in a header, which this response does not have."""
+
+    @property
+    def retry_after(self):
+        return float({}["Retry-After"])
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_an_error_that_cannot_say_for_how_long_to_wait_is_an_error_like_others(batch_size):
+    async def job():
+        async def one(record):
+            if record.data == b"0":
+                raise WithHeaders("POST /pay", "503", "away")
+
+        async def many(records: list[rp.Record]):
+            for record in records:
+                await one(record)
+
+        sink = rp.MapSink(one if batch_size == 1 else many, batch_size=batch_size, on_failure="SKIP")
+        await open_and_write(sink, batch_of_keys("a", "b"))
+        await sink.flush()
+        await sink.close()
+        return sink.metrics()
+
+    metrics = run_virtual(job())
+    assert (metrics["skipped"], metrics["handled"]) == (1, 1)
+
+
 def test_a_service_that_wants_a_pause_is_asked_no_longer_than_retry_for():
     async def job():
         loop, calls = asyncio.get_running_loop(), []
@@ -389,6 +418,28 @@ async def test_a_plain_function_is_called_in_threads():
 # --- Lists of records (`batch_size` above 1) ---
 
 
+async def test_a_call_in_a_thread_that_returns_after_an_error_of_the_job_no_longer_runs():
+    may_return = threading.Event()
+
+    def handle(record):
+        if record.data == b"0":
+            raise ValueError("no such customer")
+        may_return.wait(60)
+
+    sink = rp.MapSink(handle, retries=0, concurrency=2)
+    await open_and_write(sink, batch_of_keys("a", "b"))
+    with pytest.raises(rp.SinkError):
+        await sink.flush()
+    during = sink.unfinished()
+    may_return.set()
+    while sink.metrics()["handled"] == 0:  # noqa: ASYNC110 - the sink has no event for it
+        await asyncio.sleep(0.01)
+    after = sink.unfinished()
+    await sink.close()
+    assert (during.calls, during.records) == (1, 2)
+    assert (after.calls, after.call, after.reason) == (0, None, "records not handled: 1")
+
+
 def numbers(records):
     return [int(record.data) for record in records]
 
@@ -426,6 +477,20 @@ def test_a_list_that_raises_is_halved_until_the_failing_record_is_alone():
     calls, metrics = calls_of(handle, batch_of_keys("a", "b", "c", "d"), retries=0, on_failure="SKIP")
     assert calls == [[0, 1, 2, 3], [0, 1], [2, 3], [2], [3]]
     assert (metrics["skipped"], metrics["handled"]) == (1, 3)
+
+
+@pytest.mark.parametrize("limit", [{}, {"retries": 0}, {"retries": 0, "retry_for": 60}])
+def test_a_record_of_a_list_whose_error_asks_for_a_pause_every_time_fails_alone(limit):
+    def handle(records, call):
+        if 2 in records:
+            raise rp.TransientError("POST /pay", "429", "slow down", retry_after=20)
+
+    batch = batch_of_keys("a", "b", "c", "d")
+    calls, metrics = calls_of(handle, batch, on_failure="SKIP", clock=VirtualClock(), **limit)
+    assert (metrics["skipped"], metrics["handled"]) == (1, 3)
+    sizes = [len(call) for call in calls]
+    assert sorted(sizes[-5:]) == [1, 1, 2, 2, 4]
+    assert set(sizes[:-5]) <= {4}, "a service that wants a pause is not asked for the halves before the last attempt"
 
 
 def test_returned_records_are_handled_again_with_those_behind_them_of_their_key():

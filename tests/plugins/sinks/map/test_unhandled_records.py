@@ -353,6 +353,34 @@ def test_a_stop_does_not_wait_for_the_long_pause_before_a_retry():
         assert (seconds <= RETRY_SECONDS + 0.2, shards) == (True, {})
 
 
+def test_a_stop_does_not_wait_for_the_pause_that_a_service_wants_for_a_record_of_a_shard_released_before():
+    child = "orders/shardId-1"
+    state = {"shards": {**LAST.state["shards"], child: {"position": "9", "parents": ["shardId-0"]}}}
+
+    async def job():
+        loop = asyncio.get_running_loop()
+
+        async def handle(record):
+            if record.data == b"0":
+                raise rp.TransientError("POST /pay", "429", "slow down", retry_after=900)
+
+        sink = rp.MapSink(handle, retries=1000, clock=VirtualClock())
+        await sink.open(SinkContext())
+        await sink.write(batch_of_keys("a"))
+        await sink.write(batch(b"8", shard_id="shardId-1"))
+        await settle()
+        await sink.flush(Checkpoint(state, True, (SHARD,)))
+        await asyncio.sleep(60)
+        began = loop.time()
+        while sink.metrics()["outstanding"]:
+            await sink.flush(Checkpoint(state, True, (SHARD, child)))
+            await asyncio.sleep(0.1)
+        await sink.close()
+        return loop.time() - began
+
+    assert run_virtual(job()) <= 10.2
+
+
 def retried_without_end(*batches, state=LAST.state, stopped=(SHARD,)):
     """Release shards while the handler of payload 1 always fails. Return the states, the calls and the number of outstanding records."""
 
@@ -485,6 +513,39 @@ def test_a_failed_record_of_a_revoked_shard_is_not_handled_again():
         return begun
 
     assert run_virtual(job()) == [b"0"]
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+@pytest.mark.parametrize("ordering", ["NONE", "PER_KEY"])
+def test_a_failed_record_of_a_revoked_shard_holds_nothing_during_its_long_pause(ordering, batch_size):
+    """Its process may read the shard again at once, and records of the same key would wait behind it."""
+
+    async def job():
+        calls, handled = [], []
+
+        async def one(record):
+            calls.append(record.data)
+            if len(calls) == 1:
+                raise rp.TransientError("POST /pay", "429", "slow down", retry_after=900)
+            handled.append(record.data)
+
+        async def many(records: list[rp.Record]):
+            for record in records:
+                await one(record)
+
+        handler = one if batch_size == 1 else many
+        sink = rp.MapSink(handler, ordering=ordering, batch_size=batch_size, clock=VirtualClock())
+        await open_and_write(sink, of_shard("lost", b"0"))
+        await asyncio.sleep(5)
+        sink.revoked([LOST])
+        held = sink.metrics()["outstanding"], sink.metrics()["heldBytes"]
+        await sink.write(of_shard("lost", b"0"))
+        await asyncio.sleep(5)
+        result = held, sink.metrics()["handled"], sink.metrics()["left"]
+        await sink.close()
+        return result
+
+    assert run_virtual(job()) == ((0, 0), 1, 1)
 
 
 def test_a_handler_that_fails_after_its_shard_was_revoked_does_not_fail_the_job():

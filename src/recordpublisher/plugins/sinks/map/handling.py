@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from recordpublisher.fetcher.metric_types import MetricType
 from recordpublisher.fetcher.sink import RecordsCall, SinkContext, State, Unfinished
 from recordpublisher.publishers.clock import Clock
-from recordpublisher.publishers.errors import ConfigurationError, InvalidRecordError, SinkError, TransientError
+from recordpublisher.publishers.errors import ConfigurationError, InvalidRecordError, SinkError
 from recordpublisher.publishers.histogram import Histogram
 from recordpublisher.publishers.properties.config_fields import of_property
 from recordpublisher.publishers.properties.job_properties import MAP_ON_FAILURE, OnBadRecord
@@ -30,7 +30,7 @@ from recordpublisher.publishers.properties.sink_properties import (
     MAP_RETRY_FOR,
     MAP_TIMEOUT,
 )
-from recordpublisher.publishers.retry import RetryPolicy, suspended_seconds
+from recordpublisher.publishers.retry import RetryPolicy, asked_pause, suspended_seconds
 from recordpublisher.publishers.safe_text import counted, repr_of
 from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, end_or_leave, log_user_error
@@ -53,10 +53,12 @@ _PERMISSION_SECONDS = 0.1
 _TURN_SECONDS, _CHECK_EVERY = 0.005, 16
 """A task whose handlers never wait lets the event loop run after this time (seconds). It looks at the clock after this many records."""
 _RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT = 200, 10_000, 2.0
+"""The pause before a retry: from 200 ms to 10 s, with full jitter."""
 _LONGEST_ASKED_PAUSE = 900.0
 """The longest pause that an error may ask for (seconds): as long as the default of `flink.job.max.outage`."""
-"""The pause before a retry: from 200 ms to 10 s, with full jitter."""
 _MILLISECOND = 0.001
+_SPARE_SECONDS = 1.0
+"""`_fail` decides later than `_are_called_again`, by less than this (seconds)."""
 
 
 class RecordHandling:
@@ -149,6 +151,7 @@ class RecordHandling:
         """Finish the waiting records that were dropped, because the next reader of their shard handles them."""
         for item in self._ready.remove_dropped():
             self._leave(item)
+        self._end_pauses(lambda item: item.is_dropped)
         self._wake()
 
     def learn_parents(self, state: State) -> None:
@@ -289,8 +292,9 @@ class RecordHandling:
             for item in _failed_items(items, returned):
                 errors[id(item)] = SinkError("the handler returned it as failed")
         except Exception as error:
-            if len(items) == 1 or asked_pause(error):
-                # A service that asks to wait would refuse the halves too, and they come after the pause, as all of their keys do.
+            if len(items) == 1 or (asked_pause(error) and self._are_called_again(items)):
+                # A service that asks to wait would refuse the halves too, and they come after the pause, as all of their keys do. But the
+                # last attempt finds out which records fail, because no good record may be skipped with them.
                 errors.update({id(item): error for item in items})
                 return
             middle = len(items) // 2
@@ -301,6 +305,12 @@ class RecordHandling:
             }
             others = [item for item in items[middle:] if id(item.key_queue) not in failed]
             await self._call_with_list(await self._wait_for_permission(others), errors)
+
+    def _are_called_again(self, items: Sequence[UnhandledRecord]) -> bool:
+        """Return whether each record will be handled again if it fails now. Return False already a second before `retry_for` is over."""
+        end = self._clock.monotonic() + _SPARE_SECONDS
+        may_fail = (item for item in items if item.attempts >= self._settings.retries)
+        return all(end - (item.failing_since if item.attempts else end) < self._settings.retry_for for item in may_fail)
 
     async def _wait_for_permission(self, items: Sequence[UnhandledRecord]) -> list[UnhandledRecord]:
         """Wait until the job may write. Return the items whose shards this process still reads."""
@@ -315,11 +325,15 @@ class RecordHandling:
         self._calls[first] = self._clock.monotonic()
         if self._warning_timer is None:
             self._warn_in(WARN_SECONDS)
+        has_ended = True
         try:
             return await self._call_handler(records)
-        finally:
+        except asyncio.CancelledError:
             # A call in a thread continues after the sink was closed.
-            if not (self._is_stopped and self._handler.runs_in_threads(first.record.stream)):
+            has_ended = not (self._is_stopped and self._handler.runs_in_threads(first.record.stream))
+            raise
+        finally:
+            if has_ended:
                 self._durations.add((self._clock.monotonic() - self._calls.pop(first)) * 1000)
 
     def _is_too_old(self, item: UnhandledRecord) -> bool:
@@ -407,7 +421,10 @@ class RecordHandling:
                 limits = [self._positions.seconds_until_dropped(item, now)]
                 if item.attempts > self._settings.retries:
                     limits.append(self._settings.retry_for - failing_for)
-                wanted = max(self._retry_policy.delay_seconds(item.attempts - 1), asked_pause(error))
+                # A long pause would hold back a released shard, and the stop of the job.
+                asked = 0.0 if item.batch.progress.released_at is not None and limits[0] <= 0 else asked_pause(error)
+                asked = min(asked, _LONGEST_ASKED_PAUSE)
+                wanted = max(self._retry_policy.delay_seconds(item.attempts - 1), asked)
                 pauses = wanted, *(each for each in limits if each > 0)
                 # A shorter pause would only be a rounding error of the limit, and the next attempt would come before the limit again.
                 self._handle_later(items, max(min(pauses), _MILLISECOND))
@@ -454,8 +471,10 @@ class RecordHandling:
 
         Their pause may be longer than the time for which a failed record of a released shard is handled here.
         """
-        waiting = self._retry_timers.items()
-        for timer in [timer for timer, items in waiting if items[0].batch.progress.released_at == now]:
+        self._end_pauses(lambda item: item.batch.progress.released_at == now)
+
+    def _end_pauses(self, is_over: Callable[[UnhandledRecord], bool]) -> None:
+        for timer in [timer for timer, items in self._retry_timers.items() if is_over(items[0])]:
             timer.cancel()
             self._handle_again(self._retry_timers.pop(timer))
 
@@ -648,15 +667,10 @@ class RecordHandling:
         elsewhere = len(self._ready.queue) + len(self._calls) + retries + len(self._rejected) + len(self._failed)
         # With lists of records it is not known how many records the calls have.
         others = count - elsewhere if self._settings.batch_size == 1 else 0
-        behind = f"waiting for an earlier record of their key: {others}" if others > 0 else ""
+        unit = "shard" if self._settings.ordering is Ordering.PER_SHARD else "key"
+        behind = f"waiting for an earlier record of their {unit}: {others}" if others > 0 else ""
         reason = ", ".join(filter(None, (f"records not handled: {count}", waiting, behind, sentence)))
         return Unfinished(count, reason, call, len(self._calls), self._positions.unhandled(), self._counts["left"])
-
-
-def asked_pause(error: Exception) -> float:
-    """Return how long the service asks to wait before the next call (seconds): `TransientError.retry_after`. Return 0 if it does not."""
-    asked: object = getattr(error, "retry_after", None) if issubclass(type(error), TransientError) else None
-    return max(0.0, min(asked, _LONGEST_ASKED_PAUSE)) if isinstance(asked, int | float) else 0.0
 
 
 def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
