@@ -43,7 +43,7 @@ def test_service(endpoint, tmp_path):
 def test_plugin(tmp_path):
     page = PAGES / "plugin.md"
 
-    assert run_page(page, tmp_path, {}, installed_package(page, tmp_path)) == 1
+    assert run_page(page, tmp_path, {}, installed_package(page, tmp_path)) == 3
 
 
 @pytest.mark.spark
