@@ -75,7 +75,7 @@ class CheckpointAge:
         self.start_run()
 
     def start_run(self) -> None:
-        """Forget a checkpoint that the last run has not stored. The time between two runs is no outage of the store."""
+        """Forget a checkpoint that the last run has not stored. The store was not away between two runs."""
         self._started: float | None = None
         self._storing: float | None = None
         self.storing_error = ""
