@@ -82,6 +82,12 @@ class CheckpointAge:
         """The error of the last attempt to store the positions of the checkpoint in progress; empty if there is none."""
         self._failures, self._warned_at = 0, float("-inf")
 
+    def on_resume(self, lost_seconds: float) -> None:
+        """Handle the end of a suspension of the process, which took `lost_seconds`: that time is no outage of the store."""
+        now = self._clock.monotonic()
+        self._started = None if self._started is None else min(now, self._started + lost_seconds)
+        self._storing = None if self._storing is None else min(now, self._storing + lost_seconds)
+
     def count_records(self, written: Callable[[], int]) -> None:
         """Set the function that returns how many records were written to the sink so far."""
         self._written = written
