@@ -83,7 +83,7 @@ class CheckpointAge:
         self._failures, self._warned_at = 0, float("-inf")
 
     def on_resume(self, lost_seconds: float) -> None:
-        """Handle the end of a suspension of the process, which took `lost_seconds`: that time is no outage of the store."""
+        """Handle the end of a suspension of the process, which took `lost_seconds`. The store was not away in that time."""
         now = self._clock.monotonic()
         self._started = None if self._started is None else min(now, self._started + lost_seconds)
         self._storing = None if self._storing is None else min(now, self._storing + lost_seconds)
