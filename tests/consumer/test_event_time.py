@@ -10,6 +10,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.struct_pb2 import Struct
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from recordpublisher.consumer.event_time import (
@@ -93,6 +94,13 @@ def message():
     return GetMessageClass(pool.FindMessageTypeByName("event_time.M"))()
 
 
+def struct(**fields):
+    """Return a Struct of Protocol Buffers, which is a mapping without the method `get`."""
+    made = Struct()
+    made.update(fields)
+    return made
+
+
 @pytest.mark.parametrize(
     "value",
     [
@@ -103,6 +111,7 @@ def message():
         Order(datetime(2023, 11, 14, 22, 13, 20, 500_999)),
         Order(Timestamp(seconds=1_700_000_000, nanos=500_999_999)),
         Order(Decimal("1700000000500")),
+        struct(at=1_700_000_000_500),
         Order(Fraction(1_700_000_000_500)),
     ],
 )
@@ -129,6 +138,7 @@ def test_a_json_object_without_a_time_is_bad_even_if_the_decoded_value_has_a_def
         (Order(float("nan")), "NaN"),
         (Order("soon"), "Invalid isoformat"),
         (Order(Duration(seconds=3)), r"seconds: 3\s+is not a time"),
+        (struct(other=5), r"its decoded value \(Struct\) has no such field"),
         (message(), r"its decoded value \(M\) has no such field"),
     ],
 )

@@ -193,6 +193,23 @@ def test_an_outage_of_the_store_begins_anew_with_the_next_run_of_a_fetcher():
     assert run_virtual(job()) == []
 
 
+def test_time_in_which_the_process_was_suspended_is_no_outage_of_its_store():
+    class AwayAfterSuspension(KeptSnapshots):
+        is_over = False
+
+        async def write(self, epoch, state):
+            loop = asyncio.get_running_loop()
+            if loop.time() > 25 and not self.is_over:
+                self.is_over = True
+                loop.call_soon(loop.suspend, 3_600)
+                await asyncio.sleep(0.1)
+                raise StoreUnavailableError("the connection is broken")
+            await super().write(epoch, state)
+
+    sink = read_with(AwayAfterSuspension(), 3_700)
+    assert len(sink.rows) > 60
+
+
 def test_a_requested_checkpoint_that_no_periodic_one_would_repeat_ends_the_job():
     class Requesting(RecordingSink):
         async def open(self, context):

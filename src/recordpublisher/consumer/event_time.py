@@ -207,7 +207,7 @@ def _field_of(value: object, field: str) -> Any:
     """Return a field of a decoded value, which is a mapping or has attributes. Raises: ValueError if the value has no such field."""
     missing = object()
     if isinstance(value, Mapping):
-        found = value.get(field, missing)
+        found = value[field] if field in value else missing  # noqa: SIM401 - a Struct of Protocol Buffers has no `get`
     else:
         found = missing if _is_unset(value, field) else getattr(value, field, missing)
     if found is missing:

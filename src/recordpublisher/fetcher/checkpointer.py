@@ -23,6 +23,7 @@ from .dependencies import FetcherDependencies
 from .pipeline.checked_sink_calls import copied_state, naming_sink, states_of_sink, unfinished_of
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
+from .pipeline.process_suspension import TICK_SECONDS
 from .shards.shard_state import ShardState
 from .shards.shard_table import ShardTable
 from .sink import Checkpoint
@@ -146,6 +147,9 @@ class SnapshotCheckpointer(Checkpointer):
         except StoreUnavailableError as error:
             if settings.checkpoint_interval_ms < 0:
                 raise
+            if self.times.running_ms >= settings.max_outage_ms:
+                # The next tick shows whether the process was suspended. Its call fails then, although the store was not away.
+                await asyncio.sleep(2 * TICK_SECONDS)
             if (running_ms := self.times.running_ms) >= settings.max_outage_ms:
                 lasted = duration_words(running_ms / 1000)
                 words = f"{with_notes(error)}; no checkpoint could be stored for {lasted}. To wait longer, raise {MAX_OUTAGE.key}"

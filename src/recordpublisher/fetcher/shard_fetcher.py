@@ -434,6 +434,7 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
 
     def on_resume(gap_seconds: float) -> None:
         shards.on_resume(gap_seconds)
+        checkpointer.times.on_resume(gap_seconds)
 
     def on_children_found(children: Sequence[Shard]) -> None:
         ownership.add_children(children)

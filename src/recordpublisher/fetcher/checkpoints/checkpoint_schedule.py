@@ -75,12 +75,18 @@ class CheckpointAge:
         self.start_run()
 
     def start_run(self) -> None:
-        """Forget a checkpoint that the last run has not stored. The time between two runs is no outage of the store."""
+        """Forget a checkpoint that the last run has not stored. The store was not away between two runs."""
         self._started: float | None = None
         self._storing: float | None = None
         self.storing_error = ""
         """The error of the last attempt to store the positions of the checkpoint in progress; empty if there is none."""
         self._failures, self._warned_at = 0, float("-inf")
+
+    def on_resume(self, lost_seconds: float) -> None:
+        """Handle the end of a suspension of the process, which took `lost_seconds`. The store was not away in that time."""
+        now = self._clock.monotonic()
+        self._started = None if self._started is None else min(now, self._started + lost_seconds)
+        self._storing = None if self._storing is None else min(now, self._storing + lost_seconds)
 
     def count_records(self, written: Callable[[], int]) -> None:
         """Set the function that returns how many records were written to the sink so far."""
