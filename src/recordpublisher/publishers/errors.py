@@ -79,14 +79,11 @@ class ConfigurationError(RecordPublisherError, ValueError):
     - Two properties exclude each other: `ConfigurationError.conflict(TOKEN.key, USER.key, reason="remove one of them")`.
     """
 
-    _is_secret: ClassVar[staticmethod[[str], bool]] = staticmethod(names_a_secret)
-    """Returns whether the value of a key must not be shown. The module of declarations, which imports this one, sets its own function."""
-
     def __init__(
         self, key: str, value: object = None, valid: str = "", *, reason: str = "", statement: str = ""
     ) -> None:
         self.key = key
-        self.value = value = MASK if value is not None and self._is_secret(key) else _without_secrets(value)
+        self.value = value = MASK if value is not None and names_a_secret(key) else _without_secrets(value)
         self.valid = valid
         self.reason = reason = mask_passwords(reason)
         self.statement = statement

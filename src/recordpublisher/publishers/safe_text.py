@@ -18,10 +18,21 @@ def mask_passwords(text: str) -> str:
 
 
 def names_a_secret(name: str) -> bool:
-    """Return whether the name of a property or parameter is that of a secret, such as `password`, `API-KEY` or `secret_key`."""
-    return _NAMES.search(_SEPARATORS.sub("", name.lower())) is not None
+    """Return whether the name of a property or parameter is that of a secret, such as `password`, `API-KEY` or `secret_key`.
+
+    A declared property says so itself (`note_secrecy`).
+    """
+    noted = _secrecy.get(name.lower())
+    return _NAMES.search(_SEPARATORS.sub("", name.lower())) is not None if noted is None else noted
 
 
+def note_secrecy(key: str, is_secret: bool) -> None:
+    """Remember whether the property `key` is a secret, whatever its name looks like. Called when the property is declared."""
+    _secrecy[key.lower()] = is_secret
+
+
+_secrecy: dict[str, bool] = {}
+"""Whether each declared property is a secret, by its keys in lower case."""
 _NAMES = re.compile(r"secret|pass|pwd|token|sslkey|accesskey|apikey|privatekey|credential(?!sprovider)")
 """Parts of names of secrets, in lower case and without separators. The name of a credentials provider is not a secret."""
 _SEPARATORS = re.compile(r"[\W_]+")

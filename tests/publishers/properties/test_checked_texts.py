@@ -2,12 +2,13 @@
 
 import re
 import traceback
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import pytest
 
 from recordpublisher import ConfigurationError, Properties
-from recordpublisher.publishers.properties import text
+from recordpublisher.publishers.properties import declaration, text
 
 
 def check_url(url):
@@ -16,25 +17,24 @@ def check_url(url):
         raise ValueError(f"its scheme is '{parts.scheme}'")
 
 
-URL = text(
-    "flink.checked.url", "The service.", valid="a URL such as https://host:8080/path", group="Checked", check=check_url
-)
-LISTED = text(
-    "flink.checked.names",
-    "Names.",
-    "a,b",
-    valid="names, with commas",
-    group="Checked",
-    check=lambda given: "," in given,
-)
-SECRET = text("flink.checked.handshake", "A word.", valid="a long word", group="Checked", check=check_url, secret=True)
+@pytest.fixture(autouse=True)
+def declared(monkeypatch):
+    """Properties that are declared for one test only."""
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
+    valid_url = "a URL such as https://host:8080/path"
+    names = text("flink.checked.names", "Names.", "a,b", valid="names, with commas", check=lambda given: "," in given)
+    return SimpleNamespace(
+        url=text("flink.checked.url", "The service.", valid=valid_url, check=check_url),
+        names=names,
+        secret=text("flink.checked.handshake", "A word.", valid="a long word", check=check_url, secret=True),
+    )
 
 
-def test_a_valid_text_is_the_value():
+def test_a_valid_text_is_the_value(declared):
     given = Properties({"flink.checked.url": " https://host ", "flink.checked.names": "c,d"})
 
-    assert (given.value(URL), given.value(LISTED)) == ("https://host", "c,d")
-    assert (Properties({}).value(URL), Properties({}).value(LISTED)) == (None, "a,b")
+    assert (given.value(declared.url), given.value(declared.names)) == ("https://host", "c,d")
+    assert (Properties({}).value(declared.url), Properties({}).value(declared.names)) == (None, "a,b")
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_another_text_is_refused_when_the_properties_are_checked(given, message)
         Properties(given).check()
 
 
-def test_the_words_of_a_check_of_a_secret_are_not_shown():  # C3: they may quote the value
+def test_the_words_of_a_check_of_a_secret_are_not_shown(declared):  # C3: they may quote the value
     with pytest.raises(ConfigurationError) as raised:
-        Properties({"flink.checked.handshake": "opensesame://x"}).value(SECRET)
+        Properties({"flink.checked.handshake": "opensesame://x"}).value(declared.secret)
 
     assert str(raised.value) == "property 'flink.checked.handshake' is '******'. Valid: a long word"
     assert "its scheme is" not in "".join(traceback.format_exception(raised.value))
@@ -63,11 +63,11 @@ def test_the_words_of_a_check_of_a_secret_are_not_shown():  # C3: they may quote
 
 def test_a_default_is_checked_when_it_is_declared():
     with pytest.raises(ConfigurationError, match="would be refused as a given value"):
-        text("flink.checked.other", "The service.", "ftp://host", valid="a URL", group="Checked", check=check_url)
+        text("flink.checked.other", "The service.", "ftp://host", valid="a URL", check=check_url)
 
 
 def test_an_error_of_the_check_itself_names_the_property():
-    broken = text("flink.checked.broken", "Broken.", valid="anything", group="Checked", check=lambda given: {}[given])
+    broken = text("flink.checked.broken", "Broken.", valid="anything", check=lambda given: {}[given])
 
     with pytest.raises(KeyError) as raised:
         Properties({"flink.checked.broken": "x"}).value(broken)

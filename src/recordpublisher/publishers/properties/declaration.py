@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 from ..errors import ConfigurationError
-from ..safe_text import names_a_secret, text_of
+from ..safe_text import names_a_secret, note_secrecy, text_of
 from .times_and_sizes import EXAMPLES, parse_with_unit
 
 NO_MAXIMUM = 2**62
@@ -417,6 +417,8 @@ class PropertyValues(Protocol):
         """Return these properties together with those of `mapping`, which take precedence."""
 
 
+DEAD_LETTER_PREFIX, SINK_PREFIX = "flink.deadletter.", "flink.sink."
+"""The prefixes of the settings of the dead-letter sink, and of other sinks. The settings after the prefix are the same."""
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-]*\[?")
 _declared: dict[str, Property[Any]] = {}
 """The declared properties, by their keys and aliases in lower case."""
@@ -437,6 +439,11 @@ def declare(declared: Property[T]) -> Property[T]:
             raise ConfigurationError(key, valid="a key of its own", statement=statement)
     for key in (declared.key, *declared.aliases):
         _declared[key.lower()] = declared
+        if not declared.is_prefix:
+            # The messages of errors need this, and their module cannot import this one.
+            note_secrecy(key, declared.secret)
+            if key.lower().startswith(SINK_PREFIX):
+                note_secrecy(DEAD_LETTER_PREFIX + key[len(SINK_PREFIX) :], declared.secret)
     return declared
 
 
@@ -477,11 +484,6 @@ def is_secret(key: str) -> bool:
     if declared is not None and not declared.is_prefix:
         return declared.secret
     return names_a_secret(key) or (declared is not None and declared.secret)
-
-
-ConfigurationError._is_secret = staticmethod(is_secret)
-DEAD_LETTER_PREFIX, SINK_PREFIX = "flink.deadletter.", "flink.sink."
-"""The prefixes of the settings of the dead-letter sink, and of other sinks. The settings after the prefix are the same."""
 
 
 POSITION_ALIASES = {"earliest": "TRIM_HORIZON"}
