@@ -418,6 +418,24 @@ async def test_a_plain_function_is_called_in_threads():
 # --- Lists of records (`batch_size` above 1) ---
 
 
+def test_the_traceback_of_a_record_that_fails_in_a_list_has_its_own_error_only(caplog):
+    async def job():
+        async def handle(records: list[rp.Record]):
+            if any(record.data == b"3" for record in records):
+                raise ValueError("no such customer")
+
+        sink = rp.MapSink(handle, batch_size=4, concurrency=1, retries=0, on_failure="SKIP")
+        await open_and_write(sink, batch_of_keys("a", "b", "c", "d"))
+        await sink.flush()
+        await sink.close()
+        return sink.metrics()
+
+    counts = run_virtual(job())
+    assert (counts["handled"], counts["skipped"]) == (3, 1)
+    (line,) = (line for line in caplog.records if line.exc_info)
+    assert line.exc_info[1].__context__ is None
+
+
 async def test_a_call_in_a_thread_that_returns_after_an_error_of_the_job_no_longer_runs():
     may_return = threading.Event()
 

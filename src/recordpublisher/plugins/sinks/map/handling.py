@@ -297,14 +297,15 @@ class RecordHandling:
                 # last attempt finds out which records fail, because no good record may be skipped with them.
                 errors.update({id(item): error for item in items})
                 return
-            middle = len(items) // 2
-            await self._call_with_list(await self._wait_for_permission(items[:middle]), errors)
-            # Records after a failed record of their key are left out, because they must be handled after the failed one.
-            failed = {
-                id(item.key_queue) for item in items[:middle] if id(item) in errors and item.key_queue is not None
-            }
-            others = [item for item in items[middle:] if id(item.key_queue) not in failed]
-            await self._call_with_list(await self._wait_for_permission(others), errors)
+        else:
+            return
+        # Not in the `except` block: there the error of each half would have the error of the whole list as its context.
+        middle = len(items) // 2
+        await self._call_with_list(await self._wait_for_permission(items[:middle]), errors)
+        # Records after a failed record of their key are left out, because they must be handled after the failed one.
+        failed = {id(item.key_queue) for item in items[:middle] if id(item) in errors and item.key_queue is not None}
+        others = [item for item in items[middle:] if id(item.key_queue) not in failed]
+        await self._call_with_list(await self._wait_for_permission(others), errors)
 
     def _are_called_again(self, items: Sequence[UnhandledRecord]) -> bool:
         """Return whether each record will be handled again if it fails now. Return False already a second before `retry_for` is over."""
