@@ -69,7 +69,10 @@ AREAS = {
 """Every name of `recordpublisher.__all__` that is no error, once."""
 
 FURTHER = {
-    "reading": [("fetcher.pipeline.bounded_runs", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"])],
+    "reading": [
+        ("fetcher.pipeline.bounded_runs", ["BoundedResult", "ShardOutcome", "EndReason", "Bounds"]),
+        ("fetcher.monitoring.worker_view", ["WorkerProgress"]),
+    ],
     "plugins": [
         ("plugins.host.registry", ["Registrar"]),
         ("consumer.watermark_strategies", ["WatermarkStrategy"]),

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 
 import pytest
 
@@ -226,3 +227,25 @@ def test_failures_that_are_dropped_leave_no_timer_behind():
         return len(asyncio.get_running_loop()._scheduled)
 
     assert run_virtual(main()) == 0
+
+
+@pytest.mark.parametrize(("pause", "outages"), [(4, 1), (20, 2)])
+def test_calls_that_are_given_up_and_soon_made_again_are_one_outage_in_the_log(caplog, pause, outages):
+    async def job():
+        loop = asyncio.get_running_loop()
+
+        async def call():
+            if loop.time() < 43:
+                raise TransientError("GetItem", "ConnectionError", "refused")
+
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(4):
+                    await call_with_retries(call, RetryPolicy(0, 500, 500, 1.0, 900_000), service="the store")
+                    return
+            await asyncio.sleep(pause)
+
+    run_virtual(job())
+    told = [line.partition(";")[0].removeprefix("calls to the store ") for line in caplog.messages]
+    assert told.count("have failed for 2 s") == outages
+    assert (told[-1] == "succeed again, after 43 s") is (outages == 1)

@@ -266,6 +266,11 @@ UNLOGGED_SECONDS = 2.0
 """A call that fails for a shorter time than this is not logged (seconds): it was only throttled, or has lost a connection."""
 LOG_INTERVAL_SECONDS = 60.0
 """The longest time between two log lines about an outage (seconds). It is shorter for a call that is retried only for a short time."""
+SAME_OUTAGE_SECONDS = 15.0
+"""A call that begins to fail at most this long after the last failure belongs to the same outage (seconds).
+
+It is longer than the pause between two heartbeats of a worker, which gives up a heartbeat that takes too long, and sends the next one.
+"""
 DAY_SECONDS = 86_400.0
 """The log says for how much longer a call is retried, if that is less than this (seconds). In a task of Spark it may be much more."""
 
@@ -296,9 +301,12 @@ class OutageLog:
         with self._lock:
             outages = self._of_loops.setdefault(loop, {})
             outage = outages.get(service)
-            # An outage without calls is an earlier one, whose readers were cancelled.
-            if outage is None or not outage.calls:
+            # The calls of an outage may all have ended without a success, because a caller gave them up, and calls again soon. If that
+            # was longer ago, this is another outage.
+            is_over = outage is not None and not outage.calls and now - lasted - outage.failed_at > SAME_OUTAGE_SECONDS
+            if outage is None or is_over:
                 outage = outages[service] = _Outage(now - lasted)
+            outage.failed_at = now
             outage.calls.add(call)
             outage.began = min(outage.began, now - lasted)
             has_failed = now - outage.began
@@ -332,18 +340,22 @@ class OutageLog:
             ((loop, outages, service),) = found
             outage = outages[service]
             outage.calls.discard(call)
-            if outage.calls:
+            if outage.calls or not is_success:
                 return
             del outages[service]
-        if is_success and outage.logged_at is not None:
+        if outage.logged_at is not None:
             log.warning("calls to %s succeed again, after %s", service, duration_words(loop.time() - outage.began))
 
 
 @dataclass(slots=True)
 class _Outage:
-    """An outage of one service: when it began, the calls that fail, and when it was last logged (event-loop time)."""
+    """An outage of one service: when it began, when a call last failed, the calls that fail, and when it was last logged.
+
+    All times are times of the event loop.
+    """
 
     began: float
+    failed_at: float = 0.0
     calls: weakref.WeakSet[object] = field(default_factory=weakref.WeakSet)
     logged_at: float | None = None
 

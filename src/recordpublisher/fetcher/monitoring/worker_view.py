@@ -288,7 +288,11 @@ class WorkerProgress(msgspec.Struct, frozen=True, rename="camel"):
 
     - `process`: the number of the process on its machine.
     - `records`: number of records that were read: those that the sink received, `skipped` and `dead_letters`.
-    - `lag_ms`: age of the oldest unfinished record (ms), of the shard that is furthest behind. None if it is not known.
+    - `open_shards`, `idle_shards`, `held_shards`: number of shards that are read, that are quiet, and that wait for other shards
+      (alignment in event time).
+    - `lag_ms`: age of the oldest unfinished record (ms), of the shard that is furthest behind. None if it is not known. One record that is
+      retried for minutes makes it large, although all others are finished. How far the reading is behind is `millisBehindLatest` in the
+      metrics.
     - `unfinished`: number of records that the sink received and has not finished. None if it is not known.
     - `unread_ms`: the longest time for which a shard that should be read was not read (ms). None if every shard is read.
     - `read_failure`: the error of that shard's last call. None if the call has not returned.

@@ -331,7 +331,7 @@ def test_the_log_says_what_the_next_reader_handles_again_behind_a_record_that_fa
     assert line.endswith("handles again 2 records that came after it and were handled here")
 
 
-def test_a_stop_does_not_wait_for_the_long_pause_before_a_retry():
+def test_a_stop_does_not_wait_for_the_long_pause_before_a_retry(caplog):
     async def job():
         async def handle(record):
             raise ValueError("away")
@@ -349,8 +349,11 @@ def test_a_stop_does_not_wait_for_the_long_pause_before_a_retry():
 
     for seed in range(10):
         random.seed(seed)
+        caplog.clear()
         seconds, shards = run_virtual(job())
         assert (seconds <= RETRY_SECONDS + 0.2, shards) == (True, {})
+        left = [line for line in caplog.records if "still fails after" in line.getMessage()]
+        assert len([line for line in left if line.levelname == "WARNING"]) == 1, "one for each shard"
 
 
 def test_a_stop_does_not_wait_for_the_pause_that_a_service_wants_for_a_record_of_a_shard_released_before():

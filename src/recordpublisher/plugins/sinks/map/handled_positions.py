@@ -123,9 +123,13 @@ class HandledPositions:
         if any(each.released_at is None for each in behind):
             return False  # A descendant is still read here, so its records cannot be left to another reader.
         handled = shard.drop_from(item.batch, item.index) + sum(each.drop_all() for each in behind)
-        log.warning(
-            "record %s of %s still fails after this process has released the shard: the shard's next reader begins at that record, and "
-            "handles again %s that came after it and were handled here",
+        # Older records of the shard may be left later. Each line is then true until the next one, so only the first is a warning.
+        level = logging.INFO if shard.has_left_failed else logging.WARNING
+        shard.has_left_failed = True
+        log.log(
+            level,
+            "record %s of %s still fails after this process has released the shard: the shard's next reader begins at that record, or at "
+            "an older one that is left too, and handles again %s that came after it and were handled here",
             item.record.sequence_number,
             key,
             counted(handled, "record"),
@@ -154,6 +158,7 @@ class ShardProgress:
         "batches",
         "has_dropped",
         "has_handled",
+        "has_left_failed",
         "is_revoked",
         "left",
         "released_at",
@@ -176,6 +181,8 @@ class ShardProgress:
         """Whether a batch was handled."""
         self.has_dropped = False
         """Whether records were dropped. From then on no newer state may be stored."""
+        self.has_left_failed = False
+        """Whether a failed record was left to the shard's next reader."""
         self.is_revoked = False
         """Whether another process reads the shard."""
         self.left: UnfinishedShard | None = None
