@@ -284,6 +284,21 @@ def test_a_record_that_the_job_cannot_use_is_shown_as_it_was_read(policy, place)
     assert lines[2]["eventTime"] == 1700000000009
 
 
+def test_a_tail_that_cannot_tell_event_times_says_so_once():
+    with serve_in_thread(streams={"orders": 1}) as served:
+        for payload in (b"\x01", b"\x02"):
+            served.call(served.endpoint.stream("orders").put, payload, "key")
+        job = {**served.properties(), "flink.deserializer": "avro", "flink.watermark.timestamp.field": "at"}
+        given = [part for key, value in job.items() for part in ("-p", f"{key}={value}")]
+        done = command("tail", "orders", *given, "--no-follow")
+
+    assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
+    assert (
+        done.stderr.count("is shown as its arrival: flink.watermark.timestamp.field names a field of decoded values")
+        == 1
+    )
+
+
 def test_a_tail_with_the_properties_of_a_job_does_not_act_as_the_job(endpoint, tmp_path):
     of_job = {"flink.state.uri": str(tmp_path / "state"), "flink.job.workers": "GROUP"}
 

@@ -161,6 +161,8 @@ class RecordReading:
         unused = (DESERIALIZER, SCHEMA, COMPRESSION, ON_BAD_RECORD, TIMESTAMP_FIELD, WATERMARK_STRATEGY)
         self.properties = job.merged(dict.fromkeys((declared.key for declared in unused), None))
         self.event_time: Callable[[Record], int] | None = None if self._times_in is None else self._event_time
+        # The job reads the time from the decoded values of such payloads, which this command does not make.
+        self._note_due = job.value(DESERIALIZER).lower() not in ("bytes", "text", "json")
 
     def decompress(self, record: Record) -> Record:
         """Return the record with its payload decompressed, or as it is if that is not possible."""
@@ -177,6 +179,12 @@ class RecordReading:
                 times = self._times_in([self.decompress(record).data])
                 check_times(times)
                 return times[0]
+        if self._note_due:
+            self._note_due = False
+            print_note(
+                f"the event time of a payload that is not JSON is shown as its arrival: {TIMESTAMP_FIELD.key} names a field of decoded "
+                "values, and this command decodes none"
+            )
         return record.arrival_millis
 
 
