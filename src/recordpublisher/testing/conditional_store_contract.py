@@ -123,10 +123,11 @@ class ConditionalStoreContract(Contract[ConditionalStoreCase]):
             results = await asyncio.gather(*races, return_exceptions=True)
             won = [(number, result) for number, result in enumerate(results) if not isinstance(result, BaseException)]
             others = [result for result in results if isinstance(result, BaseException)]
+            wrong = next((error for error in others if not isinstance(error, ConflictError)), None)
             assert len(won) == 1, (
                 f"{len(won)} of 8 writers with the same version have written: exactly one write must succeed"
-            )
-            assert all(isinstance(error, ConflictError) for error in others), others
+            ) + ("" if wrong is None else f". An error of another one: {wrong!r}")
+            assert wrong is None, f"a writer that lost must get a ConflictError, and got {wrong!r}"
             number, version = won[0]
             written = VersionedValue(b"%d of %d" % (number, round_number), version)
             _check_read("get", await stores[0].get("a/1"), written)
