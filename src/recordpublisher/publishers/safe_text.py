@@ -22,17 +22,27 @@ def names_a_secret(name: str) -> bool:
 
     A declared property says so itself (`note_secrecy`).
     """
-    noted = _secrecy.get(name.lower())
-    return _NAMES.search(_SEPARATORS.sub("", name.lower())) is not None if noted is None else noted
+    lower = name.lower()
+    if (noted := _secrecy.get(lower)) is not None:
+        return noted
+    return lower.startswith(tuple(_secret_prefixes)) or _NAMES.search(_SEPARATORS.sub("", lower)) is not None
 
 
-def note_secrecy(key: str, is_secret: bool) -> None:
-    """Remember whether the property `key` is a secret, whatever its name looks like. Called when the property is declared."""
-    _secrecy[key.lower()] = is_secret
+def note_secrecy(key: str, is_secret: bool, *, is_prefix: bool = False) -> None:
+    """Remember whether the property `key` is a secret, whatever its name looks like. Called when the property is declared.
+
+    If `is_prefix` is set, it stands for every key that begins with it. Then keys whose names look like secrets are secrets in any case.
+    """
+    if not is_prefix:
+        _secrecy[key.lower()] = is_secret
+    elif is_secret:
+        _secret_prefixes.add(key.lower())
 
 
 _secrecy: dict[str, bool] = {}
 """Whether each declared property is a secret, by its keys in lower case."""
+_secret_prefixes: set[str] = set()
+"""The declared prefixes of secrets, in lower case."""
 _NAMES = re.compile(r"secret|pass|pwd|token|sslkey|accesskey|apikey|privatekey|credential(?!sprovider)")
 """Parts of names of secrets, in lower case and without separators. The name of a credentials provider is not a secret."""
 _SEPARATORS = re.compile(r"[\W_]+")

@@ -439,11 +439,11 @@ def declare(declared: Property[T]) -> Property[T]:
             raise ConfigurationError(key, valid="a key of its own", statement=statement)
     for key in (declared.key, *declared.aliases):
         _declared[key.lower()] = declared
-        if not declared.is_prefix:
-            # The messages of errors need this, and their module cannot import this one.
-            note_secrecy(key, declared.secret)
-            if key.lower().startswith(SINK_PREFIX):
-                note_secrecy(DEAD_LETTER_PREFIX + key[len(SINK_PREFIX) :], declared.secret)
+        # The messages of errors need this, and their module cannot import this one.
+        note_secrecy(key, declared.secret, is_prefix=declared.is_prefix)
+        if key.lower().startswith(SINK_PREFIX):
+            in_dead_letters = DEAD_LETTER_PREFIX + key[len(SINK_PREFIX) :]
+            note_secrecy(in_dead_letters, declared.secret, is_prefix=declared.is_prefix)
     return declared
 
 
