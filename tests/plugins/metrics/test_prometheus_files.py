@@ -125,6 +125,26 @@ def test_no_alert_fires_for_a_healthy_job(promtool, tmp_path):
     assert judged.returncode == 0, judged.stdout + judged.stderr
 
 
+COUNTERS = {name: series for name, (series, _) in FIRING.items() if "increase(" in RULES[name]["expr"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "fires"), [("_x24 6x9", True), ("6x30", False), ("6x10 _x12 6x9", False), ("_x24 0x9", False)]
+)
+def test_what_was_counted_before_the_first_scrape_fires_too_and_not_after_an_outage_of_prometheus(
+    promtool, tmp_path, values, fires
+):
+    cases = []
+    for name, series in [*COUNTERS.items(), ("RecordPublisherBadRecords", SKIPPED)]:
+        made = case({}, {name: [alert_of(name, series)]} if fires else {})
+        made["input_series"] = [{"series": series, "values": values}]
+        cases.append(made)
+
+    judged = judge(promtool, tmp_path, cases)
+
+    assert judged.returncode == 0, judged.stdout + judged.stderr
+
+
 def test_a_range_of_ports_is_down_only_if_no_port_answers(promtool, tmp_path):
     first, second = (f'up{{job="recordpublisher",port_range="shop",instance="shop:{port}"}}' for port in (9249, 9250))
     name = "RecordPublisherDown"
