@@ -1,5 +1,8 @@
 """A letter that the job's sink rejects again in a replay is kept, and errors of the dead-letter sink name its properties."""
 
+import asyncio
+from contextlib import asynccontextmanager
+
 import pytest
 
 import recordpublisher as rp
@@ -11,6 +14,7 @@ from recordpublisher.plugins.dead_letters.replay import JobTarget, replay_letter
 from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.publishers.records import UserRecord
 from recordpublisher.publishers.shards import Shard
+from recordpublisher.testing import run_virtual
 
 from fakes.batches import batch
 
@@ -107,3 +111,41 @@ async def test_the_keys_are_those_of_the_dead_letter_sink(call):
 
     assert raised.value.key == "flink.deadletter.sql.uri"
     assert "flink.sink." not in str(raised.value)
+
+
+class SinkWithBuffer(rp.Sink):
+    """Keeps rows until `flush`, which takes a while, as most sinks do."""
+
+    def __init__(self):
+        self.rows, self.written, self.running = [], [], 0
+
+    async def write(self, batch):
+        async with self.alone():
+            self.rows += batch.data
+
+    async def flush(self, checkpoint=None):
+        async with self.alone():
+            self.written += self.rows
+            self.rows.clear()
+
+    @asynccontextmanager
+    async def alone(self):
+        self.running += 1
+        assert self.running == 1, "two calls of the sink run at the same time"
+        await asyncio.sleep(0.01)
+        yield
+        self.running -= 1
+
+
+def test_records_that_a_sink_rejects_in_several_tasks_reach_the_dead_letter_sink_one_after_the_other():
+    letters = SinkWithBuffer()
+    handler = DeadLetterHandler(lambda shard, counter: None, OnBadRecord.DEAD_LETTER, letters)
+
+    async def job():
+        await handler.open(SinkContext())
+        rejecting = [handler.handle_rejected(batch(b"%d" % number), "why") for number in range(20)]
+        together = handler.handle_all_rejected([(batch(b"x"), "why"), (batch(b"y"), "why")])
+        await asyncio.gather(*rejecting, together, handler.flush())
+
+    run_virtual(job())
+    assert sorted(letters.written) == sorted([*(b"%d" % number for number in range(20)), b"x", b"y"])

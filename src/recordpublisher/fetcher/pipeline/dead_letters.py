@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -46,6 +47,9 @@ class DeadLetterHandler:
         self._count = count
         self._skips = on_poison is OnBadRecord.SKIP
         self._sink = dead_letter_sink
+        # A sink may reject records in several tasks, as acknowledgements arrive, while a batch with bad records is read. But no call of a
+        # sink is made before the last one has returned.
+        self._calls = asyncio.Lock()
         self._skipped_log = SkippedRecordsLog(log)
         self.rejected = 0
 
@@ -70,8 +74,9 @@ class DeadLetterHandler:
 
     async def handle_undeserialized(self, batch: RecordBatch) -> None:
         """Write a dead letter for each record of a batch that could not be deserialized."""
-        for found in batch.poisoned:
-            await self._write(batch.shard, found.record, found.reason)
+        async with self._calls:
+            for found in batch.poisoned:
+                await self._write(batch.shard, found.record, found.reason)
 
     async def handle_rejected(self, record: RecordBatch, reason: str) -> None:
         """Handle a record (a batch of one) that the sink can never write. Raises: SinkError if this fails the job."""
@@ -86,10 +91,11 @@ class DeadLetterHandler:
         """
         for each in rejected:
             self._check_rejected(each)
-        for record, reason in rejected:
-            await self._handle(record, reason, is_logged)
-        if rejected:
-            await self.flush()
+        async with self._calls:
+            for record, reason in rejected:
+                await self._handle(record, reason, is_logged)
+            if rejected:
+                await self._flush()
 
     @staticmethod
     def _check_rejected(given: Any) -> None:
@@ -133,6 +139,10 @@ class DeadLetterHandler:
 
     async def flush(self) -> None:
         """Flush the dead-letter sink, and return when every dead letter is durable."""
+        async with self._calls:
+            await self._flush()
+
+    async def _flush(self) -> None:
         if self._sink is not None:
             with _as_dead_letter_sink(self._sink, "flush"):
                 await self._sink.flush(_NO_STATE)
