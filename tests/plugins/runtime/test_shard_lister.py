@@ -517,3 +517,42 @@ def test_a_listing_that_stays_incomplete_is_used_with_a_warning(caplog):
 
     assert [shard.shard_id for shard in run_virtual(lister(client).list_shards("orders"))] == ["a"]
     assert "lacks the shard of hash keys 10 to " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("offset_ms", "words"),
+    [
+        (
+            120_000,
+            "is 2 min ahead of that of Kinesis, so lags and the ages of records (max_age of MapSink) are too large",
+        ),
+        (
+            -120_000,
+            "is 2 min behind that of Kinesis, so lags and the ages of records (max_age of MapSink) are too small",
+        ),
+        (4_000, None),
+        (-4_000, None),
+    ],
+)
+def test_a_clock_that_differs_from_that_of_the_service_is_told_once(offset_ms, words, caplog):
+    class Timed(Client):
+        async def server_time_ms(self, stream):
+            return (EPOCH_MS - offset_ms) // 1000 * 1000
+
+    async def run():
+        made = lister(Timed())
+        return [await made.retention_ms("orders") for _ in range(2)]
+
+    run_virtual(run())
+    told = [line for line in caplog.messages if "the clock of this machine" in line]
+    assert len(told) == (words is not None)
+    assert all(words in line for line in told)
+
+
+def test_a_service_that_does_not_tell_its_time_is_no_reason_for_a_line(caplog):
+    class Silent(Client):
+        async def server_time_ms(self, stream):
+            raise FatalKinesisError("ListShards", "NoDate", "no")
+
+    assert run_virtual(lister(Silent()).retention_ms("orders")) is not None
+    assert caplog.messages == []

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -35,9 +36,12 @@ from recordpublisher.publishers.polling.publisher import TipDistance, measure_ti
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ENDPOINT, LIST_SHARDS_RETRIES
-from recordpublisher.publishers.retry import FEW_RETRIES, call_with_retries
+from recordpublisher.publishers.retry import FEW_RETRIES, call_with_retries, duration_words
 from recordpublisher.publishers.shards import OldestRecord, Shard, arn_of, first_unlisted_range
 from recordpublisher.publishers.user_code import describe_error
+
+CLOCK_OFFSET_MS = 5_000
+"""A larger difference between the clocks of this machine and of the service is logged (ms)."""
 
 
 class ShardLister:
@@ -67,6 +71,7 @@ class ShardLister:
         self._missing_since: dict[str, float] = {}
         """Since when (monotonic seconds) `discover` reports a stream as missing that was listed before, by the name of the stream."""
         self._without_retention: set[str] = set()
+        self._has_warned_of_clock = False
         self._completely_listed: set[str] = set()
 
     async def list_shards(self, stream: str) -> list[Shard]:
@@ -223,12 +228,38 @@ class ShardLister:
         return await self._call(lambda: read_oldest_record(client, shard))
 
     async def retention_ms(self, stream: str) -> int | None:
-        """Return the retention period of the stream (ms), or None if it is not known or the call fails."""
+        """Return the retention period of the stream (ms), or None if it is not known or the call fails.
+
+        A job calls this at its start and every five minutes, so this machine's clock is compared with the service's here too.
+        """
         try:
-            return await self._fetch_retention_ms(stream)
+            found = await self._fetch_retention_ms(stream)
         except RecordPublisherError as error:
             log.info("cannot read the retention period of %s: %s", stream, error, extra=log_extra(stream))
             return None
+        await self._compare_clocks(stream)
+        return found
+
+    async def _compare_clocks(self, stream: str) -> None:
+        """Log one warning if this machine's clock differs from that of the service by more than `CLOCK_OFFSET_MS`."""
+        if self._has_warned_of_clock or await self._has_own_source(stream):
+            return
+        before_ms = self._clock.now_ms()
+        # Without retries: the next look comes in five minutes. The response may have no time.
+        with suppress(RecordPublisherError):
+            service_ms = await self._kinesis_client().server_time_ms(self._names[stream])
+            # The call takes a while, and the service's time is cut to whole seconds.
+            ahead_ms, behind_ms = before_ms - service_ms - 1000, service_ms - self._clock.now_ms()
+            if max(ahead_ms, behind_ms) > CLOCK_OFFSET_MS:
+                self._has_warned_of_clock = True
+                log.warning(
+                    "the clock of this machine is %s %s that of Kinesis, so lags and the ages of records (max_age of MapSink) are too %s "
+                    "by as much. Synchronise it, for example with NTP",
+                    duration_words(abs(before_ms - service_ms) / 1000),
+                    "ahead of" if ahead_ms > behind_ms else "behind",
+                    "large" if ahead_ms > behind_ms else "small",
+                    extra=log_extra(stream),
+                )
 
     async def tip(self, shard: Shard, position: StartingPosition) -> TipDistance | None:
         """Return how far a position is from the tip of its shard, or None if the publisher lists its shards itself.

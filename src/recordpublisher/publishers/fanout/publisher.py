@@ -627,15 +627,18 @@ class ResubscribePolicy:
         except RetriesExhaustedError as over:
             words = f"Maximum retries exceeded for SubscribeToShard of {self._shard.key}, without an event in between: {over}"
             raise RetriesExhaustedError(words) from error
-        self._wait(error, delay)
+        # The log of outages tells of failures that last, in a line a minute for all shards.
+        self._wait(error, delay, logging.DEBUG)
 
     def _back_off(self, error: Exception) -> None:
-        self._wait(error, self._failures.backoff())
+        self._wait(error, self._failures.backoff(), logging.INFO)
 
-    def _wait(self, error: Exception, delay: float) -> None:
+    def _wait(self, error: Exception, delay: float, level: int) -> None:
         self._metrics.count_retry(error)
         self._wait_at_least(delay)
-        log.info("a subscription to %s failed; the next one is opened in %.1f s: %s", self._shard.key, delay, error)
+        log.log(
+            level, "a subscription to %s failed; the next one is opened in %.1f s: %s", self._shard.key, delay, error
+        )
 
     def _wait_until_free(self, error: Exception) -> None:
         """Do not call again for at least 5 s. The service refuses calls for 5 s after another caller has opened a subscription."""

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from recordpublisher.publishers.errors import StreamNotFoundError, TransientError
+from recordpublisher.publishers.errors import SinkError, StreamNotFoundError, TransientError
 from recordpublisher.publishers.retry import retry_listener
 from recordpublisher.testing.virtual_time import run_virtual
 
@@ -37,6 +37,8 @@ def test_a_sink_that_opens_while_the_service_is_away_names_the_cause():
         opening = asyncio.create_task(sink.__aenter__())
         await asyncio.sleep(3)
         during = sink.reasons_not_ready()
+        with pytest.raises(SinkError, match="is not open yet: ListShards failed with ClientConnectorError: refused"):
+            await sink.put(b"x", "k")
         fake.listing_error = None
         await opening
         after = sink.reasons_not_ready()

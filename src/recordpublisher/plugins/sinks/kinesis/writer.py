@@ -423,7 +423,10 @@ class KinesisWriter:
 
     def _raise_if_ended(self) -> None:
         if self._closed_reason is not None:
-            raise SinkError(f"the Kinesis sink of {self._stream} {self._closed_reason}")
+            reason = self._closed_reason
+            if reason == NOT_OPEN and self._is_opening:
+                reason = "is not open yet" + (f": {self._opening_failure}" if self._opening_failure else "")
+            raise SinkError(f"the Kinesis sink of {self._stream} {reason}")
         self._failures.raise_if_ended()
 
     def _raise_if_unusable(self) -> None:
