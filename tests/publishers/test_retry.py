@@ -1,5 +1,6 @@
 import asyncio
 import contextlib
+import itertools
 
 import pytest
 
@@ -249,3 +250,16 @@ def test_calls_that_are_given_up_and_soon_made_again_are_one_outage_in_the_log(c
     told = [line.partition(";")[0].removeprefix("calls to the store ") for line in caplog.messages]
     assert told.count("have failed for 2 s") == outages
     assert (told[-1] == "succeed again, after 43 s") is (outages == 1)
+
+
+def test_a_call_is_made_again_when_the_service_wants_it():
+    asked = TransientError("GET /changes", "429", "slow down", retry_after=5)
+    at = []
+
+    async def call():
+        at.append(asyncio.get_running_loop().time())
+        if len(at) < 3:
+            raise asked
+
+    run_virtual(call_with_retries(call, POLICY))
+    assert [5 <= later - before <= 5.2 for before, later in itertools.pairwise(at)] == [True, True]

@@ -11,6 +11,7 @@ from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.runtime.argument_checks import batch_decorator_factory
 from recordpublisher.publishers.errors import TransientError
+from recordpublisher.publishers.properties.job_properties import OnBadRecord
 from recordpublisher.queues.job import QueueJob, QueueJobParts, QueueSettings
 from recordpublisher.testing.virtual_time import VirtualClock, run_virtual
 
@@ -142,6 +143,36 @@ def test_a_record_whose_write_has_failed_is_passed_on_in_the_next_run():
     run_virtual(run())
     assert written == [["1"], ["1"]]
     assert queue.acknowledged == ["1"]
+
+
+def test_records_that_a_sink_has_not_reported_after_its_last_flush_are_told(caplog):
+    queue = FakeQueue(visibility=8)
+    for number in (1, 2, 3):
+        queue.put(number)
+
+    class ForgetsRejected(rp.Sink):
+        tells_done = True
+
+        async def open(self, context):
+            self.context = context
+
+        async def write(self, batch):
+            for index, number in enumerate(batch.sequence_numbers):
+                if number == "2":
+                    await self.context.reject(batch.slice(index, index + 1), "no")
+                else:
+                    self.context.done(batch.shard.key, number)
+
+    async def run():
+        job = queue_job(queue, ForgetsRejected(), OnBadRecord.SKIP)
+        await job.open()
+        await job.run_bounded(Bounds(max_time=30))
+        await job.close()
+
+    run_virtual(run())
+    assert set(queue.acknowledged) == {"1", "3"}
+    (line,) = (line for line in caplog.messages if "has not reported 1 record as finished" in line)
+    assert "for a rejected one after `reject` has returned" in line
 
 
 def test_parts_of_different_data_and_the_same_numbers_end_the_job():

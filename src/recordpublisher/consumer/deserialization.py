@@ -63,7 +63,8 @@ class PreparedDeserializer(Protocol):
         """Wait for everything that `values` needs for this batch. Any exception ends the job.
 
         Keep what the batch needs as long as the batch exists: `values` is called with one part of the batch at a time, and this method is
-        called for other shards' batches in between.
+        called for other shards' batches in between. So keep it by what the records name, such as the id of a schema or a key, and not as
+        "the last batch".
         """
 
 

@@ -285,8 +285,9 @@ class SinkContext:
     - `is_lost()` returns whether another process has acquired the shard of the batch that is being written. If so, `retry` makes no
       further call.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
-    - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue. The record is then
-      acknowledged. `shard` is the `Shard.key`. `done` is None if the job reads shards.
+    - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, and for a rejected
+      record after `reject` has returned. The record is then acknowledged. `shard` is the `Shard.key`. `done` is None if the job reads
+      shards.
 
     To add a function of SinkContext: declare it here as a field with the default `_nothing`, and pass it in `build_fetcher` of
     `fetcher/shard_fetcher.py` (and in `queues/job.py`, if jobs that read a queue have it). If the function changes which shards may emit,

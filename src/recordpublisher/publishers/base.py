@@ -242,6 +242,8 @@ class RecordPublisherFactory(RecordSource):
         - A TransientError is retried. An error of another library is retried for `flink.job.max.outage`, and then ends the job.
         - A ConfigurationError, FatalKinesisError or StateError ends the job at once, because no retry can help. A result that is not a list
           of shards also ends the job at once.
+        - A shard that is missing counts as one whose records have expired unread, unless its end was read. A source whose shards go away
+          lists them as `closed` for as long as a job may be stopped.
         - StreamNotFoundError is retried, and the job continues to read. If `discover` raises it for a minute, the stream counts as deleted.
           A job whose streams were all deleted ends.
 

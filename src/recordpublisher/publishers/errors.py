@@ -175,8 +175,8 @@ class KinesisError(RecordPublisherError):
 class TransientError(KinesisError):
     """A call failed, and a retry with backoff may help: a network error, an internal failure of the service, a malformed frame.
 
-    - `retry_after`: how long the service asks to wait (seconds), such as the `Retry-After` of HTTP. `SinkContext.retry` and
-      `MapSink` wait for it. `call_with_retries` does so only with `min_pause=lambda error: error.retry_after or 0.0`.
+    - `retry_after`: how long the service asks to wait (seconds), such as the `Retry-After` of HTTP. `SinkContext.retry`,
+      `MapSink` and `call_with_retries` wait for it.
 
     Raises: PluginError if `retry_after` is not a number.
     """

@@ -35,6 +35,8 @@ _LOOK_SECONDS = 1.0
 """Seconds between two looks at the clock during an outage. They show whether the process was suspended."""
 _RESOLUTION_SECONDS = 0.001
 
+LONGEST_ASKED_PAUSE = 900.0
+"""The longest pause that an error may ask for (seconds): as long as the default of `flink.job.max.outage`."""
 RetryListener = Callable[[Exception, float, float], None]
 """A function that is called before a retry with three arguments: the error, the seconds from the call's first failure to its next attempt,
 and the most seconds for which the call is still retried.
@@ -52,7 +54,7 @@ async def call_with_retries(
     policy: RetryPolicy,
     *,
     on_retry: Callable[[TransientError], None] = lambda error: None,
-    min_pause: Callable[[TransientError], float] = lambda error: 0.0,
+    min_pause: Callable[[TransientError], float] = lambda error: min(asked_pause(error), LONGEST_ASKED_PAUSE),
     needs_few: Callable[[TransientError], bool] = lambda error: False,
     service: str = "Kinesis",
 ) -> T:
@@ -61,7 +63,8 @@ async def call_with_retries(
     Only TransientError is retried (ThrottledError is one). Attempts while a stream is being created are not counted.
 
     - `on_retry`: receives each error after which the call is retried.
-    - `min_pause`: returns the seconds to wait in addition to the backoff, such as the window of a quota.
+    - `min_pause`: returns the seconds to wait in addition to the backoff, such as the window of a quota. By default that is `retry_after`
+      of the error, at most 15 minutes.
     - `needs_few`: returns whether to retry an error at most `FEW_RETRIES` times.
     - `service`: the name of the service in the log.
 

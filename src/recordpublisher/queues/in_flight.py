@@ -157,10 +157,15 @@ class InFlight:
             delivery.with_sink = max(0, delivery.with_sink - 1)
             self.finish((number,))
 
-    def expect_no_more_reports(self) -> None:
-        """Expect no more reports. Called after the last flush of the sink, which has dropped the parts that are still open."""
-        for delivery in self._open.values():
+    def expect_no_more_reports(self) -> int:
+        """Expect no more reports. Called after the last flush of the sink, which has dropped the parts that are still open.
+
+        Return the number of records of which the sink has not reported every part.
+        """
+        unreported = [delivery for delivery in self._open.values() if delivery.with_sink]
+        for delivery in unreported:
             delivery.with_sink = 0
+        return len(unreported)
 
     def give_up(self, numbers: Sequence[str]) -> None:
         """Note that this process will not handle these parts of records.

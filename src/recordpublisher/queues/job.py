@@ -46,6 +46,7 @@ from ..publishers.properties.job_properties import (
     OnBadRecord,
 )
 from ..publishers.properties.queue_properties import DUPLICATES
+from ..publishers.safe_text import counted
 from ..publishers.shard_metrics import ShardMetrics
 from ..publishers.shards import Shard, receiver_shard
 from .in_flight import InFlight
@@ -368,7 +369,15 @@ class QueueJob:
             outages = replace(outages, max_outage_ms=drain_ms, decided_by=DRAIN_TIMEOUT.key)
         hung = await self._unless_hung(wait_for_store(flush, outages, "the sink"), reason)
         if hung is None:
-            self._in_flight.expect_no_more_reports()
+            unreported = self._in_flight.expect_no_more_reports()
+            # After a stop, a sink leaves records on purpose.
+            if unreported and reason is not EndReason.STOPPED:
+                log.warning(
+                    "after its last flush the sink %s has not reported %s as finished, so they are received again. A sink with "
+                    "`tells_done` must call SinkContext.done for each record, and for a rejected one after `reject` has returned",
+                    type(self._sink).__name__,
+                    counted(unreported, "record"),
+                )
         elif self._sink.tells_done:
             await wait_for_store(partial(self._flush, may_be_partial=True), outages, "the sink")
 

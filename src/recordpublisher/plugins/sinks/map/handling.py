@@ -30,7 +30,7 @@ from recordpublisher.publishers.properties.sink_properties import (
     MAP_RETRY_FOR,
     MAP_TIMEOUT,
 )
-from recordpublisher.publishers.retry import RetryPolicy, asked_pause, suspended_seconds
+from recordpublisher.publishers.retry import LONGEST_ASKED_PAUSE, RetryPolicy, asked_pause, suspended_seconds
 from recordpublisher.publishers.safe_text import counted, repr_of
 from recordpublisher.publishers.skipped_records_log import SkippedRecordsLog
 from recordpublisher.publishers.user_code import describe_error, end_or_leave, log_user_error
@@ -54,8 +54,6 @@ _TURN_SECONDS, _CHECK_EVERY = 0.005, 16
 """A task whose handlers never wait lets the event loop run after this time (seconds). It looks at the clock after this many records."""
 _RETRY_BASE_MS, _RETRY_MAX_MS, _RETRY_EXPONENT = 200, 10_000, 2.0
 """The pause before a retry: from 200 ms to 10 s, with full jitter."""
-_LONGEST_ASKED_PAUSE = 900.0
-"""The longest pause that an error may ask for (seconds): as long as the default of `flink.job.max.outage`."""
 _MILLISECOND = 0.001
 _SPARE_SECONDS = 1.0
 """`_fail` decides later than `_are_called_again`, by less than this (seconds)."""
@@ -424,7 +422,7 @@ class RecordHandling:
                     limits.append(self._settings.retry_for - failing_for)
                 # A long pause would hold back a released shard, and the stop of the job.
                 asked = 0.0 if item.batch.progress.released_at is not None and limits[0] <= 0 else asked_pause(error)
-                asked = min(asked, _LONGEST_ASKED_PAUSE)
+                asked = min(asked, LONGEST_ASKED_PAUSE)
                 wanted = max(self._retry_policy.delay_seconds(item.attempts - 1), asked)
                 pauses = wanted, *(each for each in limits if each > 0)
                 # A shorter pause would only be a rounding error of the limit, and the next attempt would come before the limit again.
