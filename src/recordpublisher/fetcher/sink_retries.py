@@ -63,7 +63,13 @@ class RetriedCall(Generic[T]):
         """
         self._look_for_stop()
         try:
-            return await call_with_retries(self._attempt, self._context.outages, service=self._service)
+            return await call_with_retries(
+                self._attempt,
+                self._context.outages,
+                # `_attempt` itself waits as long as the service asks, and ends that wait at a stop.
+                min_pause=lambda error: 0.0,
+                service=self._service,
+            )
         finally:
             if self._look is not None:
                 self._look.cancel()

@@ -1,6 +1,7 @@
 """What `doctor` says where a job's sink cannot take the values of its deserializer: what the job itself would say at its start."""
 
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
 import pytest
 from sqlalchemy import create_engine, inspect, text
@@ -205,3 +206,23 @@ async def test_valid_properties_of_a_sink_that_is_not_chosen_are_said_to_have_no
         "ok",
         "valid; flink.sink.sql.table has no effect: the sink is memory; only sql reads it",
     )
+
+
+@dataclass
+class Click:
+    page: str
+
+
+@dataclass
+class Visit:
+    page: str
+
+
+async def test_values_of_several_classes_are_no_error_of_doctor(tmp_path, monkeypatch):
+    class OfBoth:
+        makes = Click | Visit
+
+    monkeypatch.setattr("recordpublisher.cli.doctor.job.chosen_deserializer", lambda *given: OfBoth())
+    given = {"flink.sink": "jsonl", "flink.sink.jsonl.path": str(tmp_path / "rows")}
+
+    assert "sink" in await found(**given, **{"flink.watermark.timestamp.field": "at"})

@@ -129,3 +129,19 @@ def test_a_fetcher_whose_loop_was_closed_hides_no_other(terminated):
     signals._restore()
 
     assert stopped == ["running"]
+
+
+@pytest.mark.parametrize("has_handler", [True, False])
+async def test_a_handler_of_a_server_that_is_replaced_is_told(has_handler, caplog):
+    def of_server(number, frame):
+        pass
+
+    before = signal.signal(signal.SIGTERM, of_server if has_handler else signal.SIG_DFL)
+    try:
+        async with fetcher(rp.MemorySink()):
+            pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    told = [line for line in caplog.messages if "handle_signals replaces another handler of SIGTERM" in line]
+    assert len(told) == has_handler
+    assert all("of_server" in line for line in told)

@@ -395,6 +395,17 @@ def test_a_key_that_only_a_plugin_knows_is_looked_for_by_its_spelling(caplog):
     ]
 
 
+def test_an_older_name_of_a_property_of_a_dead_letter_sink_is_warned_of(monkeypatch, caplog):
+    monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
+    text("flink.sink.acme-find.url", "The service.", aliases=("flink.sink.acme-search.url",))
+    Properties({"flink.deadletter.acme-search.url": "a", "flink.sink.acme-find.url": "b"}).check()
+    Properties({"flink.deadletter.acme-find.url": "a"}).check()
+
+    assert [line.partition(":")[0] for line in caplog.messages] == [
+        "property 'flink.deadletter.acme-search.url' is an older name of 'flink.deadletter.acme-find.url'"
+    ]
+
+
 def test_an_older_name_of_a_plugins_property_is_warned_of_and_a_spelling_of_flink_is_not(monkeypatch, caplog):
     monkeypatch.setattr(declaration, "_declared", dict(declaration._declared))
     text("acme.key.file", "The file with the key.", aliases=("acme.token.file",))

@@ -130,7 +130,9 @@ class JobChecks:
             return []
         takes_all, context = type(sink).check_values is Sink.check_values, SinkContext(value_type=of)
         findings = [] if takes_all else [await examine(f"{name}: values", lambda: sink.check_values(context))]
-        field, fields = self._properties.value(TIMESTAMP_FIELD), of and fields_of(type_info(of))
+        field, fields = self._properties.value(TIMESTAMP_FIELD), None
+        with suppress(TypeError):  # The fields of some types, such as a union of dataclasses, cannot be told.
+            fields = fields_of(type_info(of)) if of else None
         if fields and field is not None and field not in {each.name for each in fields}:
             words = f"{type_name(of)} has no field {field!r}: a record that is not JSON with that field is a bad record"
             findings.append(Finding(TIMESTAMP_FIELD.key, Verdict.NOT_CHECKED, words))

@@ -52,7 +52,14 @@ class StopSignals:
         self._stops.append((stop, asyncio.get_running_loop()))
         for number in _NUMBERS:
             if number not in self._replaced:
-                self._replaced[number] = signal.signal(number, self._on_signal)
+                self._replaced[number] = before = signal.signal(number, self._on_signal)
+                # For SIGINT, asyncio has a handler of its own.
+                if number == signal.SIGTERM and callable(before):
+                    log.warning(
+                        "handle_signals replaces another handler of SIGTERM (%s), which the first SIGTERM does not reach now. In a "
+                        "server that handles signals itself, leave handle_signals out, and call stop() when the server ends",
+                        getattr(before, "__qualname__", type(before).__name__),
+                    )
 
     def remove(self, stop: Callable[[], None]) -> None:
         """Forget `stop`. When none is left, restore the previous signal handlers."""

@@ -273,8 +273,8 @@ DEAD_LETTER = BAD_RECORDS.prefix(
 METRICS = PropertyGroup("Metrics")
 METRICS_EXPORTERS = METRICS.text(
     "flink.metrics.exporters",
-    "Where metrics go, comma-separated: prometheus (a page to scrape, with health), cloudwatch (log lines), opentelemetry (OTLP), "
-    "or a plugin's names.",
+    "Where `recordpublisher run` and `rp.export_metrics` send metrics, comma-separated: prometheus (a page to scrape, with health), "
+    "cloudwatch (log lines), opentelemetry (OTLP), or a plugin's names.",
 )
 PROMETHEUS_ADDRESS = METRICS.text(
     "flink.metrics.prometheus.address",

@@ -365,8 +365,8 @@ class ReadSettings(TypedDict, total=False):
     max_connections: int
     """`MaxConnections`: PutRecords calls at a time."""
     metrics_exporters: str
-    """`flink.metrics.exporters`: Where metrics go, comma-separated: prometheus (a page to scrape, with health), cloudwatch (log lines),
-    opentelemetry (OTLP), or a plugin's names."""
+    """`flink.metrics.exporters`: Where `recordpublisher run` and `rp.export_metrics` send metrics, comma-separated: prometheus (a page
+    to scrape, with health), cloudwatch (log lines), opentelemetry (OTLP), or a plugin's names."""
     metrics_prometheus_address: str
     """`flink.metrics.prometheus.address`: host:port of the pages /metrics, /healthz and /readyz. Of a range, host:first-last, each
     process takes the first free port. Port 0: any free port."""

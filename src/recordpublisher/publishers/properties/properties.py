@@ -446,13 +446,14 @@ def _nearest_keywords(keyword: str, known: Mapping[str, Property[Any]]) -> list[
 
 def _warn_if_renamed(key: str) -> None:
     """Log a warning if a plugin has another name for this property now. The aliases of this library are Flink's spellings, which stay."""
-    declared = find_property(key)
-    if declared is not None and key.lower() != declared.key.lower() and is_of_plugin(declared):
-        log.warning(
-            "property '%s' is an older name of '%s': use the new one, because the old one may be removed",
-            key,
-            declared.key,
-        )
+    declared = property_set_by(key)
+    if declared is None or declared.is_prefix or not is_of_plugin(declared):
+        return
+    is_of_letters = key.lower().startswith(DEAD_LETTER_PREFIX)
+    present = declared.key.replace(SINK_PREFIX, DEAD_LETTER_PREFIX, 1) if is_of_letters else declared.key
+    if key.lower() != present.lower():
+        words = "property '%s' is an older name of '%s': use the new one, because the old one may be removed"
+        log.warning(words, key, present)
 
 
 class UnknownPropertyWarning(UserWarning):
