@@ -39,7 +39,8 @@ class ConditionalStore(AsyncPort, ABC):
     be older. With a cache, or a replica that lags behind, a group would write records again.
 
     Every method raises StoreUnavailableError if the store cannot be reached now (RetriesExhaustedError if the store is a database), and
-    StateError if a later attempt would fail too.
+    StateError if a later attempt would fail too. A store need not retry: a job makes a call again after StoreUnavailableError, for
+    `flink.job.max.outage`.
     """
 
     actions: ClassVar[Mapping[str, Literal["reads", "lists", "writes", "deletes", "creates"]]] = {}

@@ -49,12 +49,14 @@ class QueueSourceCase:
     - `put`: adds a record with a payload. It may be a coroutine function.
     - `refuses_old_receipts`: whether only the newest receipt of a record counts. Set it to False if the service accepts older ones too. A
       process that was suspended may then release records that another process handles, and they are handled once more.
+    - `stream`: the name of a stream for which `checks` finds no problem.
     """
 
     start: Callable[[], QueueSource]
     payloads: Sequence[bytes]
     put: Callable[[bytes], object]
     refuses_old_receipts: bool = True
+    stream: str = "queue"
 
 
 class _Process:
@@ -146,7 +148,7 @@ class QueueSourceContract(Contract[QueueSourceCase]):
     @on_queue
     async def test_what_doctor_asks_of_a_source_has_the_right_type(self, queue: _Queue) -> None:
         """Check `endpoint_url` and `checks`, which `recordpublisher doctor` calls. A check must not receive a record."""
-        await check_answers_for_doctor(queue.first.source, "queue")
+        await check_answers_for_doctor(queue.first.source, queue.case.stream)
         assert len(await queue.first.take()) == len(queue.case.payloads), (
             "a check has received records, which the job misses"
         )
