@@ -263,3 +263,45 @@ def test_a_call_is_made_again_when_the_service_wants_it():
 
     run_virtual(call_with_retries(call, POLICY))
     assert [5 <= later - before <= 5.2 for before, later in itertools.pairwise(at)] == [True, True]
+
+
+def test_an_outage_of_a_call_within_another_one_is_not_waited_for_twice():
+    policy = RetryPolicy(0, 300, 1_000, 1.5, max_outage_ms=15_000)
+
+    async def call():
+        raise BROKEN
+
+    async def transaction():
+        try:
+            await call_with_retries(call, policy)
+        except RetriesExhaustedError as error:
+            raise TransientError("a transaction", "Unavailable", str(error)) from error
+
+    async def job():
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(RetriesExhaustedError):
+            await call_with_retries(lambda: call_with_retries(transaction, policy), policy)
+        return asyncio.get_running_loop().time() - began
+
+    assert 14 <= run_virtual(job()) <= 16
+
+
+def test_an_earlier_outage_within_a_call_does_not_shorten_a_later_one():
+    policy = RetryPolicy(0, 300, 1_000, 1.5, max_outage_ms=15_000)
+
+    async def job():
+        loop = asyncio.get_running_loop()
+
+        async def call():
+            if loop.time() % 100 < 10:  # Ten seconds of each hundred
+                raise BROKEN
+
+        async def several():
+            for _ in range(5):
+                await call_with_retries(call, policy)
+                await asyncio.sleep(100 - loop.time() % 100)
+
+        await call_with_retries(several, policy)
+        return loop.time()
+
+    assert run_virtual(job()) == pytest.approx(500, abs=1)

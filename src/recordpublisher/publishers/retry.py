@@ -169,6 +169,8 @@ class Failures:
         self._look: asyncio.TimerHandle | None = None
         self._draw = draw
         self._outer = _enclosing.get()
+        self._begun_by: weakref.ref[Failures] | None = None
+        """The failures of the call within this one that have begun this outage. None if this call itself has failed."""
 
     def backoff(self) -> float:
         """Return the next pause (seconds), without counting a failure."""
@@ -185,9 +187,7 @@ class Failures:
         policy, now = self._policy, self._clock()
         # 1. The outage began with this operation's first failure, or with that of the enclosing call if both are limited by time.
         if self.began is None:
-            outer = self._outer
-            is_timed = outer is not None and None not in (outer._policy.max_outage_ms, policy.max_outage_ms)
-            self.began = outer.began if outer is not None and is_timed and outer.began is not None else now
+            self.began = now if self._outer is None else self._outer._begin_with(self, now)
             self._look_later()
         self._leave_out_suspension()
         # 2. End if the retries or the time are used up.
@@ -212,6 +212,24 @@ class Failures:
         self.count += 1
         return pause
 
+    def _begin_with(self, inner: Failures, now: float) -> float:
+        """Return when the outage of a call within this one began. If both are limited by time, it is the outage of this one too.
+
+        Otherwise an outage would last for the whole limit within this call, and then once more when this call is repeated.
+        """
+        if None in (self._policy.max_outage_ms, inner._policy.max_outage_ms):
+            return now
+        if self.began is None:
+            self.began = now if self._outer is None else self._outer._begin_with(self, now)
+            self._begun_by = weakref.ref(inner)
+            self._look_later()
+        return self.began
+
+    def _on_inner_success(self, inner: Failures) -> None:
+        """Forget an outage that `inner` has begun, and that has ended without a failure of this call."""
+        if self._begun_by is not None and self._begun_by() is inner and not self.count:
+            self.end(is_success=True)
+
     async def sleep(self, seconds: float) -> None:
         """Wait until the next attempt."""
         await asyncio.sleep(seconds)
@@ -226,7 +244,9 @@ class Failures:
             OUTAGES.on_end(self, is_success=is_success)
         if self._look is not None:
             self._look.cancel()
-        self.count, self.began, self._look = 0, None, None
+        if is_success and self._outer is not None:
+            self._outer._on_inner_success(self)
+        self.count, self.began, self._look, self._begun_by = 0, None, None, None
 
     def _look_later(self) -> None:
         # The timer does not keep this object alive, because a reader that is cancelled does not end its failures.

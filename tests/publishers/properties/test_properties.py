@@ -10,6 +10,7 @@ from recordpublisher import ConfigurationError, Properties
 from recordpublisher.publishers.properties import boolean, declaration, integer, number, text
 from recordpublisher.publishers.properties.declaration import is_secret
 from recordpublisher.publishers.properties.fan_out_properties import CONSUMER_ARN, CONSUMER_NAME, REGISTRATION
+from recordpublisher.publishers.properties.job_properties import TIMESTAMP_FIELD
 from recordpublisher.publishers.properties.polling_properties import ADAPTIVE_READS, GETRECORDS_INTERVAL, GETRECORDS_MAX
 from recordpublisher.publishers.properties.properties import parse_properties
 from recordpublisher.publishers.properties.reading_properties import (
@@ -393,6 +394,11 @@ def test_a_key_that_only_a_plugin_knows_is_looked_for_by_its_spelling(caplog):
     assert caplog.messages == [
         "property 'orders.database' is not set, and 'orders.databse' is unknown: is it a misspelling of 'orders.database'?"
     ]
+
+
+def test_a_declared_property_in_place_of_its_key_is_an_error_that_says_how_to_read_it():
+    with pytest.raises(TypeError, match=r"read the declared property '.*' with `properties\.value`"):
+        Properties({}).get(TIMESTAMP_FIELD)
 
 
 def test_an_older_name_of_a_property_of_a_dead_letter_sink_is_warned_of(monkeypatch, caplog):

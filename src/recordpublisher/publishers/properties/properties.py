@@ -179,6 +179,11 @@ class Properties(Mapping[str, str]):
         """
         if key in self:
             return self[key]
+        given: object = key
+        if isinstance(given, Property):
+            raise TypeError(
+                f"read the declared property '{given.key}' with `properties.value`: `get` takes its key, a text"
+            )
         if not isinstance(key, str) or key in self._missed or len(self._missed) == _MOST_MISSED:
             return default
         self._missed.add(key)
