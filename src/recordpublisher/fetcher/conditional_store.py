@@ -270,7 +270,7 @@ async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy, 
     other error of `call`, at once.
     """
     failures = Failures(policy, called)
-    try:
+    with failures.around_calls():
         while True:
             try:
                 result = await call()
@@ -285,8 +285,6 @@ async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy, 
                 failures.on_success()
                 return result
             await failures.sleep(pause)
-    finally:
-        failures.end()
 
 
 # Reads stored documents: JSON that a release of this library, or another program, has written.

@@ -9,8 +9,8 @@ import logging
 import random
 import threading
 import weakref
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -71,9 +71,7 @@ async def call_with_retries(
     Raises: RetriesExhaustedError, caused by the last error, if the policy allows no further retry; every other error at once.
     """
     failures, creation_tries = Failures(policy, service), 0
-    enclosing = _enclosing.get()
-    _enclosing.set(failures)
-    try:
+    with failures.around_calls():
         while True:
             try:
                 result = await call()
@@ -90,10 +88,6 @@ async def call_with_retries(
             else:
                 failures.on_success()
                 return result
-    finally:
-        failures.end()
-        # `reset` would fail, because a coroutine that is discarded ends in another context.
-        _enclosing.set(enclosing)
 
 
 def asked_pause(error: Exception) -> float:
@@ -211,6 +205,18 @@ class Failures:
             OUTAGES.on_failure(self, self._service, error, lasted, left, policy.decided_by)
         self.count += 1
         return pause
+
+    @contextmanager
+    def around_calls(self) -> Iterator[None]:
+        """Return a context manager. Calls with retries in its block are a part of this operation, and share its outage."""
+        enclosing = _enclosing.get()
+        _enclosing.set(self)
+        try:
+            yield
+        finally:
+            self.end()
+            # `reset` would fail, because a coroutine that is discarded ends in another context.
+            _enclosing.set(enclosing)
 
     def _begin_with(self, inner: Failures, now: float) -> float:
         """Return when the outage of a call within this one began. If both are limited by time, it is the outage of this one too.
