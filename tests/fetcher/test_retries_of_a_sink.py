@@ -206,7 +206,7 @@ class LimitedService(Service):
         await super().post(rows)
 
 
-def test_a_service_is_not_called_again_before_the_time_that_it_has_asked_for():
+def test_a_service_is_not_called_again_before_the_time_that_it_has_asked_for_and_the_log_says_why(caplog):
     async def story():
         error = rp.ThrottledError("POST /rows", "429", "slow down", retry_after=60)
         service = LimitedService(asyncio.get_running_loop().time() + 100, error)
@@ -218,6 +218,9 @@ def test_a_service_is_not_called_again_before_the_time_that_it_has_asked_for():
     first, second, third = service.times
     assert 60 <= second - first <= 61
     assert 60 <= third - second <= 61
+    told = [line for line in caplog.messages if "asks to wait 60 s before the next call" in line]
+    assert len(told) == 2
+    assert all("429: slow down" in line for line in told)
 
 
 class WithHeaders(rp.TransientError):

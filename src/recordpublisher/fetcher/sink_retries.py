@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import math
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..publishers.errors import FencedError, PluginError, RetriesExhaustedError, TransientError
 from ..publishers.properties.job_properties import DRAIN_TIMEOUT
-from ..publishers.retry import asked_pause, call_with_retries
+from ..publishers.retry import asked_pause, call_with_retries, duration_words
 from ..publishers.safe_text import repr_of, text_of
 
 if TYPE_CHECKING:
     from .sink import SinkContext
 
+log = logging.getLogger("recordpublisher.outages")
 T = TypeVar("T")
+LOGGED_PAUSE_SECONDS, MINUTE = 5.0, 60.0
+"""A pause that a service asks for is logged if it is this long, once a minute (both in seconds)."""
 PERMISSION_SECONDS = 0.1
 """Seconds between two checks whether the process may write."""
 STOP_SECONDS = 1.0
@@ -53,6 +57,7 @@ class RetriedCall(Generic[T]):
         self._last: TransientError | None = None
         self._failed_at: float | None = None
         self._not_before = -math.inf
+        self._told_at = -math.inf
 
     async def run(self) -> T:
         """Make the call until it succeeds or may not be repeated, and return its result.
@@ -97,6 +102,13 @@ class RetriedCall(Generic[T]):
         self._failed_at = now if self._failed_at is None else self._failed_at
         latest = math.inf if outage_ms is None else self._failed_at + outage_ms / 1000
         self._last, self._not_before = error, min(now + asked_pause(error), latest)
+        # The log of outages has no line before the next call fails, and a service may ask for minutes.
+        pause = self._not_before - now
+        if pause >= LOGGED_PAUSE_SECONDS and now - self._told_at >= MINUTE:
+            self._told_at = now
+            log.warning(
+                "%s asks to wait %s before the next call: %s", self._service, duration_words(pause), text_of(error)
+            )
 
     async def _wait_for_permission(self, last: TransientError) -> None:
         context = self._context
