@@ -166,6 +166,11 @@ class Failures:
         self._begun_by: weakref.ref[Failures] | None = None
         """The failures of the call within this one that have begun this outage. None if this call itself has failed."""
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether a time limits the retries, and not a number."""
+        return self._policy.max_outage_ms is not None
+
     def backoff(self) -> float:
         """Return the next pause (seconds), without counting a failure."""
         return self._policy.delay_seconds(self.count, self._draw)
@@ -181,7 +186,7 @@ class Failures:
         policy, now = self._policy, self._clock()
         # 1. The outage began with this operation's first failure, or with that of the enclosing call if both are limited by time.
         if self.began is None:
-            self.began = now if self._outer is None else self._outer._begin_with(self, now)
+            self.began = now if self._outer is None else self._outer.begin_with(self, now)
             self._look_later()
         self._leave_out_suspension()
         # 2. End if the retries or the time are used up.
@@ -218,20 +223,20 @@ class Failures:
             # `reset` would fail, because a coroutine that is discarded ends in another context.
             _enclosing.set(enclosing)
 
-    def _begin_with(self, inner: Failures, now: float) -> float:
+    def begin_with(self, inner: Failures, now: float) -> float:
         """Return when the outage of a call within this one began. If both are limited by time, it is the outage of this one too.
 
         Otherwise an outage would last for the whole limit within this call, and then once more when this call is repeated.
         """
-        if None in (self._policy.max_outage_ms, inner._policy.max_outage_ms):
+        if not (self.is_timed and inner.is_timed):
             return now
         if self.began is None:
-            self.began = now if self._outer is None else self._outer._begin_with(self, now)
+            self.began = now if self._outer is None else self._outer.begin_with(self, now)
             self._begun_by = weakref.ref(inner)
             self._look_later()
         return self.began
 
-    def _on_inner_success(self, inner: Failures) -> None:
+    def on_inner_success(self, inner: Failures) -> None:
         """Forget an outage that `inner` has begun, and that has ended without a failure of this call."""
         if self._begun_by is not None and self._begun_by() is inner and not self.count:
             self.end(is_success=True)
@@ -251,7 +256,7 @@ class Failures:
         if self._look is not None:
             self._look.cancel()
         if is_success and self._outer is not None:
-            self._outer._on_inner_success(self)
+            self._outer.on_inner_success(self)
         self.count, self.began, self._look, self._begun_by = 0, None, None, None
 
     def _look_later(self) -> None:
