@@ -305,3 +305,34 @@ def test_an_earlier_outage_within_a_call_does_not_shorten_a_later_one():
         return loop.time()
 
     assert run_virtual(job()) == pytest.approx(500, abs=1)
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "after the call"])
+def test_a_call_that_was_given_up_does_not_shorten_a_later_outage(ends):
+    policy = RetryPolicy(0, 300, 1_000, 1.5, max_outage_ms=15_000)
+    started = []
+
+    async def job():
+        loop = asyncio.get_running_loop()
+
+        async def call():
+            if loop.time() % 100 < 10:
+                raise BROKEN
+
+        async def two_outages():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(5):
+                    await call_with_retries(call, policy)
+            await asyncio.sleep(100 - loop.time() % 100)
+            await call_with_retries(call, policy)
+
+        async def start():
+            started.append(asyncio.create_task(two_outages()))
+
+        if ends == "cancelled":
+            await call_with_retries(two_outages, policy)
+        else:
+            await call_with_retries(start, policy)
+            await started[0]
+
+    run_virtual(job())

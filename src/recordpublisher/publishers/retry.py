@@ -163,6 +163,7 @@ class Failures:
         self._look: asyncio.TimerHandle | None = None
         self._draw = draw
         self._outer = _enclosing.get()
+        self._is_over = False
         self._begun_by: weakref.ref[Failures] | None = None
         """The failures of the call within this one that have begun this outage. None if this call itself has failed."""
 
@@ -194,7 +195,7 @@ class Failures:
         is_used_up = policy.is_used_up(self.count, lasted)
         if is_used_up or (needs_few and self.count >= FEW_RETRIES):
             exhausted = self._exhausted_error(error, lasted, is_few=not is_used_up)
-            self.end()
+            self.end(is_exhausted=True)
             raise exhausted from error
         # 3. Compute the pause, which ends with the time that is left.
         pause = min_pause + self.backoff()
@@ -220,6 +221,8 @@ class Failures:
             yield
         finally:
             self.end()
+            # A task that the block has started inherits the context, and may run for hours.
+            self._is_over = True
             # `reset` would fail, because a coroutine that is discarded ends in another context.
             _enclosing.set(enclosing)
 
@@ -228,7 +231,7 @@ class Failures:
 
         Otherwise an outage would last for the whole limit within this call, and then once more when this call is repeated.
         """
-        if not (self.is_timed and inner.is_timed):
+        if self._is_over or not (self.is_timed and inner.is_timed):
             return now
         if self.began is None:
             self.began = now if self._outer is None else self._outer.begin_with(self, now)
@@ -236,10 +239,10 @@ class Failures:
             self._look_later()
         return self.began
 
-    def on_inner_success(self, inner: Failures) -> None:
-        """Forget an outage that `inner` has begun, and that has ended without a failure of this call."""
+    def on_inner_end(self, inner: Failures) -> None:
+        """Forget an outage that `inner` has begun, because `inner` has succeeded or was given up, and this call has not failed."""
         if self._begun_by is not None and self._begun_by() is inner and not self.count:
-            self.end(is_success=True)
+            self.end()
 
     async def sleep(self, seconds: float) -> None:
         """Wait until the next attempt."""
@@ -249,14 +252,17 @@ class Failures:
         """Count failures from zero again."""
         self.end(is_success=True)
 
-    def end(self, *, is_success: bool = False) -> None:
-        """Forget the failures. With `is_success`, the log may say that the service answers again."""
+    def end(self, *, is_success: bool = False, is_exhausted: bool = False) -> None:
+        """Forget the failures. With `is_success`, the log may say that the service answers again.
+
+        - `is_exhausted`: whether no further retry is allowed. Then the outage continues in the enclosing call.
+        """
         if self.began is not None:
             OUTAGES.on_end(self, is_success=is_success)
+            if self._outer is not None and not is_exhausted:
+                self._outer.on_inner_end(self)
         if self._look is not None:
             self._look.cancel()
-        if is_success and self._outer is not None:
-            self._outer.on_inner_success(self)
         self.count, self.began, self._look, self._begun_by = 0, None, None, None
 
     def _look_later(self) -> None:
