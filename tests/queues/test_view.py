@@ -101,7 +101,7 @@ def test_it_is_ready_while_the_queue_answers():
 
 def test_it_is_not_ready_before_it_runs_and_before_the_queue_has_answered():
     assert queue_job(FakeQueue(), rp.MemorySink()).reasons_not_ready() == [
-        "this worker does not run: it is starting, draining or has ended"
+        "this worker does not read: it has not started yet"
     ]
     assert during([(0.5, lambda job: job.reasons_not_ready())], seconds=5) == [["nothing was received yet"]]
 

@@ -346,7 +346,7 @@ class OutageLog:
             is_over = outage is not None and not outage.calls and now - lasted - outage.failed_at > SAME_OUTAGE_SECONDS
             if outage is None or is_over:
                 outage = outages[service] = _Outage(now - lasted)
-            outage.failed_at = now
+            outage.failed_at, outage.error = now, error
             outage.calls.add(call)
             outage.began = min(outage.began, now - lasted)
             has_failed = now - outage.began
@@ -365,6 +365,21 @@ class OutageLog:
             f" ({decided_by})" if decided_by else "",
             error,
         )
+
+    def sentences(self) -> list[str]:
+        """Return a sentence for each service whose calls fail now, without a period at its end. Outages below 2 s are left out."""
+        with self._lock:
+            failing = [
+                (service, outage.failed_at - outage.began, outage.error)
+                for outages in self._of_loops.values()
+                for service, outage in outages.items()
+                if outage.calls
+            ]
+        return [
+            f"calls to {service} have failed for {duration_words(lasted)}: {text_of(error)}"
+            for service, lasted, error in failing
+            if lasted >= UNLOGGED_SECONDS
+        ]
 
     def on_end(self, call: object, *, is_success: bool) -> None:
         """Note that a call is no longer retried. If it has succeeded, and no other call fails, log that the service answers again."""
@@ -389,13 +404,14 @@ class OutageLog:
 
 @dataclass(slots=True)
 class _Outage:
-    """An outage of one service: when it began, when a call last failed, the calls that fail, and when it was last logged.
+    """An outage of one service: when it began, when a call last failed and its error, the calls that fail, and when it was last logged.
 
     All times are times of the event loop.
     """
 
     began: float
     failed_at: float = 0.0
+    error: object = None
     calls: weakref.WeakSet[object] = field(default_factory=weakref.WeakSet)
     logged_at: float | None = None
 

@@ -14,7 +14,8 @@ from fakes.kept_snapshots import KeptSnapshots
 from fakes.memory_store import MemoryStore
 from fakes.scripted_source import RecordingSink, ScriptedSource, make_fetcher
 
-NOT_RUNNING = ["this worker does not run: it is starting, draining or has ended"]
+NOT_STARTED = ["this worker does not read: it has not started yet"]
+ENDED = ["this worker does not read: it is draining or has ended"]
 NOT_READ_YET = ["no shard was read yet"]
 
 
@@ -66,7 +67,7 @@ def test_it_is_ready_while_it_reads_and_at_no_other_time():
             during = fetcher.reasons_not_ready()
         return before, during, fetcher.reasons_not_ready()
 
-    assert run_virtual(run()) == (NOT_RUNNING, [], NOT_RUNNING)
+    assert run_virtual(run()) == (NOT_STARTED, [], ENDED)
 
 
 def test_it_is_not_ready_before_its_first_read():

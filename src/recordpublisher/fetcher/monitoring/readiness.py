@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
+from recordpublisher.publishers.retry import OUTAGES
+
 from ..alarms import Alarm, AlarmKind
 from ..checkpoints.checkpoint_schedule import CheckpointAge
 from ..pipeline.bounded_runs import RunCompletion
@@ -43,7 +45,9 @@ def reasons_not_ready(
     if completion.error is not None:
         return [f"the run ended with {type(completion.error).__name__}: {completion.error}"]
     if not completion.is_running:
-        return ["this worker does not run: it is starting, draining or has ended"]
+        # A start waits for the state store and for listings. These calls have no alarm yet, so the reason is taken from the outage log.
+        state = "it is draining or has ended" if completion.has_ended else "it has not started yet"
+        return [f"this worker does not read: {'; '.join([state, *OUTAGES.sentences()])}"]
     reasons = []
     reasons += _why_nothing_is_read(list(entries), now_ms, idle_ms)
     if checkpoints.running_ms > CHECKPOINT_LIMIT_MS:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 
 import pytest
 
@@ -187,3 +188,29 @@ def test_the_log_has_a_line_when_an_outage_begins_one_a_minute_and_one_at_its_en
     assert all("have failed for" in line for line in lines[:-1])
     assert lines[-1].startswith("calls to Kinesis succeed again, after ")
     assert 9 <= len(lines) <= 13
+
+
+def test_a_job_that_waits_for_a_service_at_its_start_is_not_ready_and_says_for_which():
+    async def story(account):
+        fetcher = rp.DataFetcher("orders", POLLING, sink=Collected(), clock=VirtualClock())
+
+        async def job():
+            async with fetcher:
+                await fetcher.run()
+
+        running = asyncio.create_task(job())
+        await asyncio.sleep(40)
+        during = fetcher.reasons_not_ready()
+        await asyncio.sleep(60)
+        after = fetcher.reasons_not_ready()
+        fetcher.stop()
+        await running
+        return during, after
+
+    (during, after), _ = in_an_outage(story, 50, begins=0)
+    assert len(during) == 1
+    assert re.fullmatch(
+        r"this worker does not read: it has not started yet; calls to Kinesis have failed for \d\d s: .*refused.*",
+        during[0],
+    )
+    assert after == []
