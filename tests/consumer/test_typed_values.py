@@ -13,7 +13,7 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.consumer.deserialization import CallableDeserializer, deserializer_of
-from recordpublisher.consumer.typed_values import Json, converter_into, has_fields, plain_value
+from recordpublisher.consumer.typed_values import Json, converter_into, fields_of, has_fields, plain_value, type_info
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.runtime.argument_checks import batch_decorator_factory
@@ -92,6 +92,30 @@ def test_lists_unions_and_models_inside_other_types():
     assert Json(list[Order]).values(batch(b"[" + TEA + b"]")) == [[Order("tea", 2.5)]]
     assert Json(Refund | Sale).values(batch(b'{"type": "Refund", "amount": 3}')) == [Refund(3)]
     assert Json(Basket).values(batch(b'{"orders": [' + TEA + b"]}")) == [Basket([Model(item="tea", price=2.5)])]
+
+
+class Paid(pydantic.BaseModel):
+    kind: typing.Literal["paid"]
+    amount: int
+
+
+class Refunded(pydantic.BaseModel):
+    kind: typing.Literal["refunded"]
+    reason: str
+
+
+PAID, REFUNDED = b'{"kind": "paid", "amount": 3}', b'{"kind": "refunded", "reason": "late"}'
+BOTH = [Paid(kind="paid", amount=3), Refunded(kind="refunded", reason="late")]
+TAGGED = typing.Annotated[Paid | Refunded, pydantic.Field(discriminator="kind")]
+
+
+@pytest.mark.parametrize("into", [Paid | Refunded, TAGGED, Paid | Refunded | None])
+def test_a_union_of_pydantic_models_is_decoded_by_pydantic(into):
+    assert Json(into).values(batch(PAID, REFUNDED)) == BOTH
+    assert Json(list[into]).values(batch(b"[" + PAID + b"," + REFUNDED + b"]")) == [BOTH]
+    with pytest.raises(ValueError, match=r"it is not a valid Paid \| Refunded"):
+        Json(into).values(batch(b'{"kind": "lost"}'))
+    assert fields_of(type_info(into)) is None
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,9 @@ _MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pyd
 class Json(Generic[V]):
     """Decodes JSON documents into the type `into`, with checks: `Json(Order)`, `Json(list[Order])`.
 
-    `into` is a type that msgspec decodes (a dataclass, Struct, TypedDict, NamedTuple, attrs class or tagged union), a pydantic model, or a
-    type made of these. With `strict=False` the text "1" is accepted where a number is expected; pydantic models have a setting of their own
-    for this.
+    `into` is a type that msgspec decodes (a dataclass, Struct, TypedDict, NamedTuple, attrs class or tagged union), a pydantic model or a
+    union of such models, or a type made of these. With `strict=False` the text "1" is accepted where a number is expected; pydantic models
+    have a setting of their own for this.
 
     Raises: ConfigurationError if JSON cannot be decoded into the type.
     """
@@ -61,7 +61,7 @@ def converter_into(into: type[V] | types.UnionType) -> Callable[[Any], V]:
     Raises: ConfigurationError if JSON cannot be decoded into the type.
     """
     _decoder(into, True)
-    make: Any = partial(_from_plain if _is_of_pydantic(into) else _made_by_msgspec, into)
+    make: Any = partial(_from_plain if _is_for_pydantic(into) else _made_by_msgspec, into)
 
     def convert(value: Any) -> V:
         with _explained(type_name(into)):
@@ -82,6 +82,11 @@ def underlying_type(given: Any) -> Any:
     while isinstance(given, _NAMED):
         given = given.__supertype__ if isinstance(given, typing.NewType) else given.__value__
     return given
+
+
+def type_info(of: Any) -> Any:
+    """Return a type as `msgspec.inspect` describes it. A type that only pydantic can decode, such as a union of its models, is any type."""
+    return inspect.AnyType() if _is_for_pydantic(of) and not _is_of_pydantic(of) else inspect.type_info(of)
 
 
 def has_fields(value: Any) -> bool:
@@ -193,8 +198,9 @@ def fields_of_model(value: Any, *, by_alias: bool = False) -> Any:
 
 def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
     try:
-        if _is_of_pydantic(into):
-            _resolve(into)
+        if _is_for_pydantic(into):
+            for model in filter(_is_of_pydantic, _parts(into)):
+                _resolve(model)
             return _adapter(into).validate_json  # type: ignore[no-any-return]
         custom = list(_custom_types(msgspec.inspect.type_info(into)))
         strangers = [each for each in custom if not _is_of_pydantic(each) or dataclasses.is_dataclass(each)]
@@ -244,6 +250,28 @@ def _is_of_pydantic(given: Any) -> bool:
     return isinstance(given, type) and "__pydantic_validator__" in vars(given)
 
 
+def _is_for_pydantic(into: Any) -> bool:
+    """Return whether pydantic decodes the whole type: a model, or a type with a union of models inside, which msgspec refuses."""
+    return _is_of_pydantic(into) or any(
+        sum(member is not type(None) for member in members) > 1 and any(map(_is_of_pydantic, members))
+        for members in map(_union_members, _parts(into))
+    )
+
+
+def _parts(into: Any) -> Iterator[Any]:
+    """Yield a type and the types that it is made of: `list[A | B]` has the parts `list[A | B]`, `A | B`, `A` and `B`."""
+    into = underlying_type(into)
+    yield into
+    if typing.get_origin(into) is not typing.Literal:
+        for each in typing.get_args(into):
+            yield from _parts(each)
+
+
+def _union_members(of: Any) -> list[Any]:
+    is_union = typing.get_origin(of) in (typing.Union, types.UnionType)
+    return [underlying_type(each) for each in typing.get_args(of)] if is_union else []
+
+
 def _resolve(model: Any) -> None:
     """Resolve the types that were not defined yet when a pydantic model was made. Raises: NameError if one is still not defined."""
     from pydantic.dataclasses import rebuild_dataclass
@@ -289,7 +317,13 @@ def _explained(name: str) -> Iterator[None]:
 
 
 def type_name(into: Any) -> str:
-    """Return the name of a type for messages."""
+    """Return the name of a type for messages, such as `Payment | Refund`."""
+    if typing.get_origin(into) is typing.Annotated:
+        return type_name(typing.get_args(into)[0])
+    if members := _union_members(into):
+        return " | ".join(map(type_name, members))
+    if into is type(None):
+        return "None"
     return into.__name__ if isinstance(into, type) else str(into)
 
 

@@ -10,11 +10,10 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import Any
 
-from msgspec.inspect import type_info
 from msgspec.structs import replace
 
 from recordpublisher.consumer.deserialization import DeserializerArgument
-from recordpublisher.consumer.typed_values import fields_of, type_name
+from recordpublisher.consumer.typed_values import fields_of, type_info, type_name
 from recordpublisher.fetcher.checkpoints.snapshot_format import ANOTHER_PLACE, COPY_POSITIONS, refuse_other_job
 from recordpublisher.fetcher.elastic.alone_worker import is_process
 from recordpublisher.fetcher.elastic.job_storage import JobStorage, group_job_of

@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from msgspec import inspect
 
-from recordpublisher.consumer.typed_values import Json, fields_of, plain_value
+from recordpublisher.consumer.typed_values import Json, fields_of, plain_value, type_info
 from recordpublisher.fetcher.sink import RejectedRecord
 from recordpublisher.publishers.errors import ConfigurationError, DeserializationError
 from recordpublisher.publishers.records import RecordBatch
@@ -59,7 +58,7 @@ class FileColumns:
         Raises: ConfigurationError if a field has no Arrow type, or a name that readers of tables do not accept.
         """
         self._check_rows = check_rows
-        fields = None if value_type is None else fields_of(inspect.type_info(value_type))
+        fields = None if value_type is None else fields_of(type_info(value_type))
         for field in fields or ():
             _check_name(field.name)
         self._has_text = not fields

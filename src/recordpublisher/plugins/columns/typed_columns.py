@@ -25,6 +25,7 @@ from recordpublisher.consumer.typed_values import (
     exact_decimal_converter,
     fields_of,
     has_fields,
+    type_info,
     type_name,
     type_without_none,
 )
@@ -67,7 +68,7 @@ class TypedColumns:
 
     def __init__(self, of: Any) -> None:
         """Choose the columns of the type `of`. Raises: ConfigurationError, naming the field, if a field has no Arrow type."""
-        self._name, info = type_name(of), inspect.type_info(of)
+        self._name, info = type_name(of), type_info(of)
         fields = fields_of(info) or [TypedField(VALUE, info, _as_it_is)]
         self._columns = [(field, self._column(field.type, f"$.{field.name}", (of,))) for field in fields]
         self.fields = [pa.field(field.name, column.type) for field, column in self._columns]

@@ -39,6 +39,7 @@ from recordpublisher.consumer.typed_values import (
     exact_decimal_converter,
     fields_of,
     has_fields,
+    type_info,
     type_without_none,
 )
 from recordpublisher.publishers.safe_text import repr_of
@@ -76,13 +77,13 @@ _OF_CLASS: dict[type[Any], types.TypeEngine[Any]] = {
 @cache
 def columns_of_type(of: Any) -> FieldColumns:
     """Return the column type of each field of the type `of`; empty if it has no fields."""
-    return {field.name: _of_type(field.type) for field in fields_of(inspect.type_info(of)) or ()}
+    return {field.name: _of_type(field.type) for field in fields_of(type_info(of)) or ()}
 
 
 @cache
 def bytes_getters_of(of: Any) -> dict[str, Callable[[Any], Any]]:
     """Return for each field of bytes a function that gets the bytes from a value. The value's JSON form has only their base64."""
-    fields = fields_of(inspect.type_info(of)) or ()
+    fields = fields_of(type_info(of)) or ()
     return {field.name: field.take for field in fields if isinstance(type_without_none(field.type), inspect.BytesType)}
 
 
