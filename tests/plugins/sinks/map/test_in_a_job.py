@@ -161,7 +161,7 @@ async def swallowing(record):
     await asyncio.sleep(1)
 
 
-def stopped(handler, source, store=None, max_time=None, **properties):
+def stopped(handler, source, store=None, max_time=None, retries=0, **properties):
     """Run until all handlers have begun, and stop the job. Return how long the stop took (seconds).
 
     `max_time`: bound of the run in seconds, which stops the job instead of `stop`.
@@ -170,7 +170,7 @@ def stopped(handler, source, store=None, max_time=None, **properties):
     async def story():
         fetcher = make_fetcher(
             source,
-            rp.MapSink(handler, concurrency=10, ordering="NONE", clock=VirtualClock()),
+            rp.MapSink(handler, concurrency=10, ordering="NONE", retries=retries, clock=VirtualClock()),
             {**DRAIN, **properties},
             alone=None if store is None else store.start(),
         )
@@ -255,6 +255,19 @@ def test_a_handler_that_times_out_and_is_called_again_does_not_delay_the_end():
     seconds, last_call = run_virtual(story())
     assert seconds < 10
     assert 0 < last_call < 5
+
+
+@pytest.mark.parametrize("drain", [2, 5, 60])
+def test_records_that_fail_are_left_before_the_drain_timeout_cuts_off_the_calls(caplog, drain):
+    async def too_early(record):
+        await asyncio.sleep(0.3)
+        raise rp.TransientError("apply", "TooEarly", "the order does not exist yet", retry_after=0.5)
+
+    source, store = ScriptedSource(), KeptSnapshots()
+    source.add("a", *range(10))
+    assert stopped(too_early, source, store, retries=1000, **{"flink.job.drain.timeout": f"{drain}s"}) < min(drain, 7)
+    assert "flink.job.drain.timeout" not in caplog.text
+    assert "still fails after this process has released the shard" in caplog.text
 
 
 @pytest.mark.parametrize(("has_store", "max_time"), [(True, 5), (False, None)])

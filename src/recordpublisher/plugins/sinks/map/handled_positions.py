@@ -48,6 +48,12 @@ class HandledPositions:
         self._shards: dict[str, ShardProgress] = {}
         self._entries_at_release: Mapping[str, Mapping[str, Any]] = {}
         """The states of shards at the last `release`. They name the parents of each shard."""
+        self._retry_seconds = RETRY_SECONDS
+
+    def open(self, drain_seconds: float) -> None:
+        """Set for how long a stop waits for the sink (seconds), of which failed records are handled again for at most half."""
+        # At the end of that time the job cancels the calls that run, and would cancel those of failed records with all others.
+        self._retry_seconds = min(RETRY_SECONDS, drain_seconds / 2)
 
     def progress(self, key: str) -> ShardProgress:
         """Return the progress of a shard that is read here."""
@@ -111,13 +117,13 @@ class HandledPositions:
         return bool(dropped)
 
     def drop_failed(self, item: UnhandledRecord, now: float) -> bool:
-        """Leave a failed record to the next reader, if its shard was released `RETRY_SECONDS` ago or earlier. Return whether this was done.
+        """Leave a failed record to the next reader, if its shard was released long enough ago (`RETRY_SECONDS`). Return whether it did.
 
         All records after it, including those of the shard's descendants, are also left to the next reader. If `now` is infinite, the time
         of the release does not matter.
         """
         key, shard = item.batch.records.shard.key, item.batch.progress
-        if shard.released_at is None or now - shard.released_at < RETRY_SECONDS:
+        if shard.released_at is None or now - shard.released_at < self._retry_seconds:
             return False
         behind = [self._shards[each] for each in _descendants({key}, self._entries_at_release) & self._shards.keys()]
         if any(each.released_at is None for each in behind):
@@ -140,7 +146,7 @@ class HandledPositions:
     def seconds_until_dropped(self, item: UnhandledRecord, now: float) -> float:
         """Return for how many more seconds a failed record of a released shard is retried; 0 if its shard was not released."""
         released_at = item.batch.progress.released_at
-        return 0.0 if released_at is None else released_at + RETRY_SECONDS - now
+        return 0.0 if released_at is None else released_at + self._retry_seconds - now
 
     def revoke(self, keys: Collection[str]) -> None:
         """Drop all records of these shards, because another process reads the shards, and forget their positions."""

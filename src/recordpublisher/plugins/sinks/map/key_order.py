@@ -23,7 +23,10 @@ RECORD_OBJECT_BYTES = 330
 
 
 RETRY_SECONDS = 5.0
-"""How long failed records of a released shard are handled again (seconds). Then they are left to the shard's next reader."""
+"""How long failed records of a released shard are handled again (seconds). Then they are left to the shard's next reader.
+
+The time is shorter if the job waits for the sink for less than twice this time (`flink.job.drain.timeout`).
+"""
 
 
 class ReadyRecords:

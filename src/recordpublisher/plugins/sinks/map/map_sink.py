@@ -168,6 +168,7 @@ class MapSink(Sink[V]):
         self.check(context)
         if self._is_closed:  # A program may give the sink to its next DataFetcher.
             self._set_up(self._given_handler, self._settings, self._clock)
+        self._positions.open(context.drain_seconds)
         self._handling.open(context)
 
     def has_room(self) -> bool:
