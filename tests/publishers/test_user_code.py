@@ -2,6 +2,7 @@
 
 import functools
 import re
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -57,7 +58,7 @@ def test_an_error_that_python_cannot_show_is_logged_by_its_words():
 
     with pytest.raises(UnshowableError) as raised:
         fail()
-    assert repr(exc_info_for_log(raised.value)) == "RuntimeError('UnshowableError: x')"
+    assert repr(exc_info_for_log(raised.value)[1]) == "RuntimeError('UnshowableError: x')"
 
 
 def test_an_error_that_is_its_own_cause_has_an_end():
@@ -101,7 +102,7 @@ async def test_an_error_that_stands_for_another_is_logged_with_the_traceback_of_
     with pytest.raises(RuntimeError) as raised:
         await UserFunction("function", leave, "a function")()
     error = raised.value.with_traceback(None)
-    assert exc_info_for_log(error) is error
+    assert exc_info_for_log(error)[1] is error
 
 
 @pytest.mark.parametrize("function", [lambda: None, lambda a, b: None, functools.partial(double, 1)])
@@ -151,7 +152,7 @@ def test_an_error_without_text_and_one_without_an_end_can_be_told():
     def broken():
         raise ValueError("x" * 10**6)
 
-    assert len(str(exc_info_for_log(raised(broken)))) < MAX_REASON + 100
+    assert len(str(exc_info_for_log(raised(broken))[1])) < MAX_REASON + 100
 
 
 def raised(function, *arguments):
@@ -162,13 +163,19 @@ def raised(function, *arguments):
     raise AssertionError
 
 
-def test_an_error_of_user_code_is_logged_with_its_traceback():
-    def broken():
-        raise ValueError("boom")
+async def test_an_error_of_user_code_is_logged_with_its_traceback_from_the_users_first_line_on():
+    def broken(_):
+        int("boom")
 
-    error = raised(broken)
+    try:
+        await UserFunction("function", broken, "a function")(1)
+    except ValueError as raised:
+        error = raised.with_traceback(raised.__traceback__.tb_next)  # as if the library had called it
 
-    assert exc_info_for_log(error) is error
+    of, shown, trace = exc_info_for_log(error)
+    assert (of, shown) == (ValueError, error)
+    assert [frame.name for frame in traceback.extract_tb(trace)] == ["broken"]
+    assert len(traceback.extract_tb(error.__traceback__)) > 1
 
 
 def test_an_error_of_this_librarys_own_code_is_a_sentence():

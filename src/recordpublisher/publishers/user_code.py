@@ -253,19 +253,26 @@ def was_logged(error: BaseException) -> bool:
     return False
 
 
-def exc_info_for_log(error: BaseException) -> BaseException | None:
-    """Return the error as `exc_info` of a log line. Return None if its traceback has no code of a user: then the message is enough.
+def exc_info_for_log(
+    error: BaseException,
+) -> tuple[type[BaseException], BaseException, types.TracebackType | None] | None:
+    """Return the `exc_info` of a log line: the error, and its traceback from the first line of user code on.
 
-    If the error cannot be shown, or its message is too long, another error with the same traceback is returned.
+    Return None if no code of a user is involved: then the message is enough. If the error cannot be shown, or its message is too long, the
+    result has another error with the same traceback.
     """
     # The message is enough if no code of the user is involved.
     frames = itertools.chain.from_iterable(traceback.walk_tb(each.__traceback__) for each in causes_of(error))
     if not any(_is_foreign(frame.f_code.co_filename) for frame, _ in frames):
         return None
-    described = describe_error(error)
-    if len(described) <= MAX_REASON and _can_be_shown(error):
-        return error
-    return RuntimeError(described).with_traceback(error.__traceback__)
+    trace, described = error.__traceback__, describe_error(error)
+    # The library's own lines come first, and are the same for each error of a handler.
+    while trace is not None and not _is_foreign(trace.tb_frame.f_code.co_filename):
+        trace = trace.tb_next
+    trace = trace or error.__traceback__  # The user's code is in a cause, which is shown with a traceback of its own.
+    if len(described) > MAX_REASON or not _can_be_shown(error):
+        error = RuntimeError(described)
+    return type(error), error, trace
 
 
 def is_raised_in_user_code(error: BaseException, *, or_installed: bool = False) -> bool:
