@@ -122,6 +122,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     What needs Spark is skipped where pyspark or Java is missing, with one line that says so; where CI=true that is a failure.
     """
     items.sort(key=lambda item: item.get_closest_marker("sample") is None)
+    for item in items:
+        # Without the marker the test would start a second Spark in `make test`, and would fail where Java is missing.
+        if "spark" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("spark"):
+            raise pytest.UsageError(f"{item.nodeid} uses the fixture `spark` and has no marker `spark`")
     needing = [item for item in items if item.get_closest_marker("spark")]
     if not needing:
         return

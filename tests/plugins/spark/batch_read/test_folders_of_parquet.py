@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import recordpublisher as rp
 
 from fakes.batches import batch
+
+pytestmark = pytest.mark.spark
 
 KEYS = ["de", "a/b", "a=b", "a b", "50%", "ü ß", "a:b+c?#&'\""]
 
