@@ -546,6 +546,7 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
                 is_stopping=lambda: completion.is_cut_short,
                 is_lost=lambda: emitter.has_lost_batch,
                 value_type=job.value_type,
+                clock=clock,
             ),
             completion=completion,
             scheduler=scheduler,

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from ..publishers.async_port import AsyncPort
 from ..publishers.base import Checks
+from ..publishers.clock import Clock, SystemClock
 from ..publishers.errors import PluginError, SinkError, TransientError
 from ..publishers.positions import SequenceNumber, StartingPosition
 from ..publishers.properties.retry_properties import LONGEST_PAUSE_MS
@@ -263,6 +264,9 @@ def _nothing(*_: object) -> None:
     pass
 
 
+_SYSTEM_CLOCK = SystemClock()
+
+
 @dataclass(frozen=True, slots=True)
 class SinkContext:
     """The values that a sink receives when it is opened: the job's streams, and functions of the job that it may call.
@@ -285,6 +289,7 @@ class SinkContext:
     - `is_lost()` returns whether another process has acquired the shard of the batch that is being written. If so, `retry` makes no
       further call.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
+    - `clock`: the clock of the job, from which a sink takes the time. A test of the job may run it on virtual time.
     - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, and for a rejected
       record after `reject` has returned. The record is then acknowledged. `shard` is the `Shard.key`. `done` is None if the job reads
       shards.
@@ -312,6 +317,7 @@ class SinkContext:
     is_lost: Callable[[], bool] = field(default=never, compare=False)
     value_type: Any = None
     done: Callable[[str, str], None] | None = field(default=None, compare=False)
+    clock: Clock = field(default=_SYSTEM_CLOCK, compare=False)
 
     async def reject_all(self, rejected: Sequence[RejectedRecord], is_logged: bool = False) -> None:
         """Report records as `reject` does. `is_logged`: the sink has already logged them, with the error of the user's code."""

@@ -371,9 +371,9 @@ class OutageLog:
         with self._lock:
             failing = [
                 (service, outage.failed_at - outage.began, outage.error)
-                for outages in self._of_loops.values()
+                for loop, outages in self._of_loops.items()
                 for service, outage in outages.items()
-                if outage.calls
+                if outage.calls and not loop.is_closed()
             ]
         return [
             f"calls to {service} have failed for {duration_words(lasted)}: {text_of(error)}"

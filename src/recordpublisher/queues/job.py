@@ -146,6 +146,7 @@ class QueueJob:
             is_stopping=lambda: self._completion.is_cut_short,
             value_type=parts.value_type,
             done=lambda key, number: self._in_flight.on_report(number),
+            clock=self._clock,
         )
         context = await self._dead_letters.open(context)
         with naming_sink(self._sink, "open"):

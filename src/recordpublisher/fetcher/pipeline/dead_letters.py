@@ -60,7 +60,11 @@ class DeadLetterHandler:
         """
         if self._sink is not None:
             of_letters = SinkContext(
-                job.streams, outages=job.outages, drain_seconds=job.drain_seconds, is_stopping=job.is_stopping
+                job.streams,
+                outages=job.outages,
+                drain_seconds=job.drain_seconds,
+                is_stopping=job.is_stopping,
+                clock=job.clock,
             )
             with _as_dead_letter_sink(self._sink, "open"):
                 await self._sink.open(of_letters)

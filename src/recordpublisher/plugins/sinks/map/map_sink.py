@@ -63,6 +63,7 @@ class MapSink(Sink[V]):
       record. DEAD_LETTER rejects it, and needs `flink.deserializer.error=DEAD_LETTER` as well.
     - `max_bytes`: memory for records that are written and not handled (bytes). The sink takes one batch more, and then reading
       waits.
+    - `clock`: where the sink takes the time from, by default the clock of the job.
 
     Durations are seconds, texts such as `15m`, or a `timedelta`. A number of 1000 or more was probably meant in milliseconds, and is
     refused, except for `max_age`.
@@ -126,12 +127,12 @@ class MapSink(Sink[V]):
             on_failure=enum_member("on_failure", on_failure, OnBadRecord),
             max_bytes=max_bytes,
         )
-        self._set_up(handler, settings, clock or SystemClock())
+        self._set_up(handler, settings, clock, clock or SystemClock())
 
-    def _set_up(self, handler: Any, settings: MapSettings, clock: Clock) -> None:
+    def _set_up(self, handler: Any, settings: MapSettings, given_clock: Clock | None, clock: Clock) -> None:
         self._given_handler = handler
         self._settings = settings
-        self._clock = clock
+        self._given_clock, self._clock = given_clock, clock
         self._handler = make_handler(
             handler,
             batch_size=settings.batch_size,
@@ -147,7 +148,7 @@ class MapSink(Sink[V]):
         """Return a sink for dead letters with the same handler and settings. It rejects failed records, and handles records of any age."""
         settings = replace(self._settings, max_age=None, on_failure=OnBadRecord.DEAD_LETTER)
         sink: MapSink[V] = MapSink.__new__(MapSink)
-        sink._set_up(self._given_handler, settings, self._clock)
+        sink._set_up(self._given_handler, settings, self._given_clock, self._clock)
         return sink
 
     def check(self, context: SinkContext) -> str:
@@ -165,9 +166,10 @@ class MapSink(Sink[V]):
 
     async def open(self, context: SinkContext) -> None:
         """Connect the sink to the job. Tasks start with the first records. Raises: the errors of `check`."""
+        clock = self._given_clock or context.clock
+        if self._is_closed or self._clock is not clock:  # A program may give the sink to its next DataFetcher.
+            self._set_up(self._given_handler, self._settings, self._given_clock, clock)
         self.check(context)
-        if self._is_closed:  # A program may give the sink to its next DataFetcher.
-            self._set_up(self._given_handler, self._settings, self._clock)
         self._positions.open(context.drain_seconds)
         self._handling.open(context)
 
@@ -305,7 +307,7 @@ class MapSinkFromProperties(MapSink):
             reason = f"with {ON_BAD_RECORD.key}={value(ON_BAD_RECORD)} none is written"
             raise ConfigurationError(MAP_ON_FAILURE.key, "DEAD_LETTER", _WITH_DEAD_LETTERS, reason=reason)
         self._function = function
-        self._set_up(function, MapSettings(**values_of(MapSettings, properties)), SystemClock())
+        self._set_up(function, MapSettings(**values_of(MapSettings, properties)), None, SystemClock())
 
     def destination(self) -> str:
         """Return "MapSink", so that a process with a `rp.MapSink` of its program can be a worker of the same group."""
