@@ -83,6 +83,25 @@ def test_a_store_that_answers_again_is_logged(caplog, monkeypatch):
     assert caplog.messages.count("the group's store answers worker a again") == 1
 
 
+def test_no_line_says_that_the_store_answers_again_without_a_line_that_it_did_not(caplog, monkeypatch):
+    async def story():
+        async with group_of("a") as group:
+            write, calls = group.store.compare_and_set, iter(range(10**6))
+
+            async def sometimes(*arguments):
+                if next(calls) % 2:
+                    raise StoreUnavailableError("no answer")
+                return await write(*arguments)
+
+            monkeypatch.setattr(group.store, "compare_and_set", sometimes)
+            await asyncio.sleep(50)
+
+    with caplog.at_level("INFO", "recordpublisher.group"):
+        run_virtual(story())
+    assert caplog.text.count("a heartbeat of worker a was not stored") == 1
+    assert caplog.messages.count("the group's store answers worker a again") == 1
+
+
 def test_an_outage_of_the_store_is_logged_once_a_minute(caplog, monkeypatch):
     async def story():
         async with group_of("a") as group:

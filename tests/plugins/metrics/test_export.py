@@ -1,6 +1,7 @@
 """Exported metrics: their names, those of producers, and those of workers in other processes."""
 
 import asyncio
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import recordpublisher as rp
 from recordpublisher.fetcher.monitoring.shard_view import SHARD_METRICS
 from recordpublisher.fetcher.monitoring.worker_view import WORKER_METRICS
+from recordpublisher.local import in_memory
 from recordpublisher.plugins.metrics import worker_processes
 from recordpublisher.plugins.metrics.cloudwatch import CloudWatchExporter
 from recordpublisher.plugins.metrics.export import (
@@ -289,3 +291,18 @@ async def test_an_exporter_that_no_property_names_reads_the_workers_too():
         (serving_first,) = serving(folder, MeasuredFetcher(0))
         async with serving_first:
             assert [each.process for each in await exporter.source.metrics()] == [0]
+
+
+@pytest.mark.parametrize(("exports", "lines"), [(False, 1), (True, 0)])
+async def test_a_fetcher_whose_properties_name_exporters_says_that_a_program_starts_them(
+    caplog, tmp_path, exports, lines
+):
+    properties = {"flink.metrics.exporters": "cloudwatch", "flink.metrics.cloudwatch.file": str(tmp_path / "metrics")}
+    with in_memory({"orders": 1}):
+        fetcher = rp.DataFetcher("orders", properties, sink=rp.MemorySink(), region="us-east-1")
+        async with rp.export_metrics(properties, fetcher) if exports else contextlib.nullcontext(), fetcher:
+            running = asyncio.create_task(fetcher.run())
+            await asyncio.sleep(0.1)
+            fetcher.stop()
+            await running
+    assert len([line for line in caplog.messages if "flink.metrics.exporters has no effect yet" in line]) == lines

@@ -143,3 +143,12 @@ def test_the_valid_values_are_told_in_words(minimum, unit, valid, monkeypatch):
     monkeypatch.setattr(declaration, "_declared", {})
 
     assert declaration.integer("my.key", "How much.", 5, minimum, unit=unit).valid == valid
+
+
+def test_the_example_of_a_message_is_in_its_range(monkeypatch):
+    monkeypatch.setattr(declaration, "_declared", {})
+    size = declaration.integer("my.size", "A size.", 1_000, minimum=1_000, maximum=256_000, unit="bytes")
+    pause = declaration.integer("my.pause", "A pause.", 1, maximum=5, unit="s")
+
+    assert size.valid == "a whole number from 1000 to 256000 bytes, or a size such as 64kb"
+    assert pause.valid == "a whole number from 0 to 5 s, or a duration such as 1s"

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -37,7 +36,6 @@ class Heartbeat:
         self._beat = 0
         self._sealed: WorkerRecord | None = None
         self._is_sealed = False
-        self._is_answered = True
         self._lock = asyncio.Lock()
 
     async def write(self) -> WorkerRecord:
@@ -50,15 +48,8 @@ class Heartbeat:
                 raise FencedError(f"worker {self._worker} has left its group, so it may no longer write")
             record = self._next()
             sent = self._permission.send_time()
-            try:
-                await self._document.write(record)
-            except StoreUnavailableError:
-                self._is_answered = False
-                raise
+            await self._document.write(record)
             self._permission.confirm(sent)
-            if not self._is_answered:
-                log.info("the group's store answers worker %s again", self._worker)
-                self._is_answered = True
             return record
 
     async def seal(self) -> None:
@@ -176,9 +167,6 @@ class WritePermission:
         if confirmed is None or confirmed.suspensions != self._suspensions:
             return False
         return self._clock.boottime() - confirmed.seconds < self._seconds
-
-
-log = logging.getLogger("recordpublisher.group")
 
 
 class LateJoinError(FencedError):

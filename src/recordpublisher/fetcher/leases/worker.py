@@ -245,11 +245,16 @@ class Worker:
         await self._heartbeat.write()
 
     async def _send_heartbeats(self) -> None:
+        has_warned = False
         while True:
             try:
                 await self._heartbeat.write()
             except StoreUnavailableError as error:
-                self._warn("a heartbeat of worker %s was not stored; it is tried again%s: %s", error)
+                has_warned |= self._warn("a heartbeat of worker %s was not stored; it is tried again%s: %s", error)
+            else:
+                if has_warned:  # A single failure soon after another has no line, so its end has none either.
+                    log.info("the group's store answers worker %s again", self.name)
+                    has_warned = False
             seconds = self._settings.interval * (0.8 + 0.2 * self._random.random())
             await self._wait(seconds if self.permission.is_given else RETRY_SECONDS, asyncio.sleep, self._has_news)
 
@@ -471,15 +476,19 @@ class Worker:
                 return
             await asyncio.sleep(RETRY_SECONDS * (0.5 + self._random.random()))
 
-    def _warn(self, text: str, error: StoreUnavailableError) -> None:
-        """Log that a call to the store has failed, at most once in `LOG_INTERVAL_SECONDS` for each text, with the number of others."""
+    def _warn(self, text: str, error: StoreUnavailableError) -> bool:
+        """Log that a call to the store has failed, at most once in `LOG_INTERVAL_SECONDS` for each text, with the number of others.
+
+        Return whether this failure was logged.
+        """
         now = self._clock.monotonic()
         logged_at, unlogged = self._warned.get(text, (-math.inf, 0))
         if now - logged_at < LOG_INTERVAL_SECONDS:
             self._warned[text] = logged_at, unlogged + 1
-            return
+            return False
         self._warned[text] = now, 0
         log.warning(text, self.name, f" ({unlogged} others since the last such line)" if unlogged else "", error)
+        return True
 
     def _describe(self, beat: int) -> WorkerRecord:
         self._stated = lowest = self._lowest()

@@ -207,6 +207,15 @@ class FetchersOfProcess:
         ]
 
 
+_sources: list[MetricsSource] = []
+"""The sources whose exporters are open in this process."""
+
+
+def is_exporting() -> bool:
+    """Return whether this process exports metrics now."""
+    return bool(_sources)
+
+
 @asynccontextmanager
 async def open_exporters(exporters: Iterable[MetricsExporter], source: MetricsSource) -> AsyncIterator[None]:
     """Keep exporters open while the block runs."""
@@ -216,7 +225,11 @@ async def open_exporters(exporters: Iterable[MetricsExporter], source: MetricsSo
             opened.push_async_callback(_close, exporter)
             with PluginCall(exporter, "open"):
                 await exporter.open(source)
-        yield
+        _sources.append(source)
+        try:
+            yield
+        finally:
+            _sources.remove(source)
 
 
 async def _close(exporter: MetricsExporter) -> None:

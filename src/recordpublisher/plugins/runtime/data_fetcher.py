@@ -24,6 +24,7 @@ from recordpublisher.publishers.properties.job_properties import (
     DRAIN_TIMEOUT,
     JOB_NAME,
     JOB_WORKERS,
+    METRICS_EXPORTERS,
     SINK,
     STATE_URI,
     TIMESTAMP_FIELD,
@@ -258,6 +259,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
 
     async def _run_and_log(self) -> BoundedResult:
         self.tell_of_lost_positions()
+        self._tell_of_unused_exporters()
         try:
             return await self.run_bounded()
         except Exception as error:
@@ -286,6 +288,18 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
             self._is_loss_told = True
             if words := effect_of_no_positions(None, self.properties):
                 log.warning("%s", words)
+
+    def _tell_of_unused_exporters(self) -> None:
+        """Log if the properties name exporters, and this process exports nothing: a fetcher of a program does not start them."""
+        if METRICS_EXPORTERS.key in self.properties:
+            from ..metrics.export import is_exporting  # Imported here because few programs need it.
+
+            if not is_exporting():
+                log.warning(
+                    "%s has no effect yet, because a DataFetcher of a program exports no metrics: run it with "
+                    "`async with rp.export_metrics(properties, fetcher), fetcher:`, or by `recordpublisher run`",
+                    METRICS_EXPORTERS.key,
+                )
 
     async def run_bounded(
         self,

@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, Self, TypedDict, TypeVar, Unpack, ove
 
 from ..errors import ConfigurationError
 from ..safe_text import names_a_secret, note_secrecy, text_of
-from .times_and_sizes import EXAMPLES, parse_with_unit
+from .times_and_sizes import example_with_unit, parse_with_unit
 
 NO_MAXIMUM = 2**62
 
@@ -397,8 +397,8 @@ def unit_after(count: float, unit: str) -> str:
 def _describe_range(kind: str, minimum: int, maximum: int, also: tuple[int, ...], unit: str) -> str:
     words = f"{kind} of at least {minimum}" if maximum >= NO_MAXIMUM else f"{kind} from {minimum} to {maximum}"
     words = f"{words} {unit_after(minimum if maximum >= NO_MAXIMUM else maximum, unit)}".strip()
-    others = [*map(str, also), *([EXAMPLES[unit]] if unit in EXAMPLES else [])]
-    return words + "".join(f", or {other}" for other in others)
+    others = [*map(str, also), example_with_unit(unit, minimum, maximum)]
+    return words + "".join(f", or {other}" for other in others if other)
 
 
 class PropertyValues(Protocol):

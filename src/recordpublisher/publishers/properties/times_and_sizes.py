@@ -98,9 +98,23 @@ _PER_UNIT: Mapping[str, Mapping[str, int | Decimal]] = {
     "s": {name: Decimal(millis) / 1_000 for name, millis in _MILLISECONDS.items()},
     "bytes": _BYTES,
 }
-EXAMPLES = {"ms": "a duration such as 10s", "s": "a duration such as 5m", "bytes": "a size such as 64mb"}
-"""For each unit of properties that accepts a text with a unit: an example, for messages and the reference page."""
+EXAMPLES = {
+    "ms": ("a duration", ("10s", "1s", "1m", "1h", "1d", "100ms")),
+    "s": ("a duration", ("5m", "10s", "1s", "1h", "1d")),
+    "bytes": ("a size", ("64mb", "1mb", "64kb", "1kb", "1gb")),
+}
+"""For each unit of properties that accepts a text with a unit: what the text is, and examples, of which the first in range is shown."""
 _WITH_UNIT = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*([A-Za-z]+)", re.ASCII)
+
+
+def example_with_unit(unit: str, minimum: int, maximum: int) -> str:
+    """Return an example from `minimum` to `maximum`, such as `a size such as 64mb`, for messages and the reference page.
+
+    Return "" for a unit after which no text is accepted, and if no example is in the range.
+    """
+    what, examples = EXAMPLES.get(unit, ("", ()))
+    fitting = (each for each in examples if minimum <= (parse_with_unit(each, unit) or 0) <= maximum)
+    return next((f"{what} such as {each}" for each in fitting), "")
 
 
 def parse_with_unit(given: str, unit: str) -> int | None:
