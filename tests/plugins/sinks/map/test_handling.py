@@ -497,6 +497,23 @@ def test_a_list_that_raises_is_halved_until_the_failing_record_is_alone():
     assert (metrics["skipped"], metrics["handled"]) == (1, 3)
 
 
+@pytest.mark.parametrize("error", [ValueError("too long"), TimeoutError("too long")])
+def test_an_error_that_only_long_lists_have_is_logged_and_a_timeout_of_one_is_counted(caplog, error):
+    def handle(records, call):
+        if len(records) > 2:
+            raise error
+
+    calls, metrics = calls_of(handle, batch_of_keys("a", "b", "c", "d"), on_failure="SKIP")
+    assert calls == [[0, 1, 2, 3], [0, 1], [2, 3]]
+    assert metrics["timeouts"] == isinstance(error, TimeoutError)
+    (line,) = caplog.records
+    assert line.exc_info[1] is error
+    assert line.getMessage() == (
+        "the handler failed for a list of 4 records that begin with record 1 of orders/shardId-0: "
+        f"{type(error).__name__}: too long. Each half was handled, by a call of its own"
+    )
+
+
 @pytest.mark.parametrize("limit", [{}, {"retries": 0}, {"retries": 0, "retry_for": 60}])
 def test_a_record_of_a_list_whose_error_asks_for_a_pause_every_time_fails_alone(limit):
     def handle(records, call):

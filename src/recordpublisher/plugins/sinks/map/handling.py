@@ -114,6 +114,7 @@ class RecordHandling:
         """Whether an error has ended the job. From then on, records that fail are left to the next start."""
         self._skipped_log = SkippedRecordsLog(log)
         self._retried_log = SkippedRecordsLog(log)
+        self._divided_log = SkippedRecordsLog(log)
 
     def open(self, context: SinkContext) -> None:
         """Connect to a job: its permission to write, its tracing and its dead letters."""
@@ -295,6 +296,7 @@ class RecordHandling:
                 # last attempt finds out which records fail, because no good record may be skipped with them.
                 errors.update({id(item): error for item in items})
                 return
+            of_list = error
         else:
             return
         # Not in the `except` block: there the error of each half would have the error of the whole list as its context.
@@ -304,6 +306,12 @@ class RecordHandling:
         failed = {id(item.key_queue) for item in items[:middle] if id(item) in errors and item.key_queue is not None}
         others = [item for item in items[middle:] if id(item.key_queue) not in failed]
         await self._call_with_list(await self._wait_for_permission(others), errors)
+        if errors.keys().isdisjoint(map(id, items)):
+            # No record has an error of its own, so this one is logged here, or a handler that fails for each long list would only be slow.
+            first, reason = items[0], f"{describe_error(of_list)}. Each half was handled, by a call of its own"
+            what = f"{len(items)} records that begin with {first}"
+            shard, number = first.batch.records.shard.key, first.record.sequence_number
+            self._divided_log.skipped(what, reason, of_list, shard, number, how="the handler failed for a list of")
 
     def _are_called_again(self, items: Sequence[UnhandledRecord]) -> bool:
         """Return whether each record will be handled again if it fails now. Return False already a second before `retry_for` is over."""
@@ -327,6 +335,9 @@ class RecordHandling:
         has_ended = True
         try:
             return await self._call_handler(records)
+        except TimeoutError:
+            self._counts["timeouts"] += 1
+            raise
         except asyncio.CancelledError:
             # A call in a thread continues after the sink was closed.
             has_ended = not (self._is_stopped and self._handler.runs_in_threads(first.record.stream))
@@ -402,7 +413,6 @@ class RecordHandling:
             item.failing_since = now
         failing_for = now - item.failing_since
         # Not `isinstance`, because that may read `__class__` of the user's error, which may raise another error.
-        self._counts["timeouts"] += issubclass(type(error), TimeoutError)
         is_final = issubclass(type(error), InvalidRecordError)
         if item.is_dropped:
             # The failed record was dropped while the handler ran. Other records of its key may be of shards that are still read here.
