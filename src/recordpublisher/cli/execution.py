@@ -123,6 +123,8 @@ def exit_code(error: Exception) -> int:
     """Return the exit code for an error: 2 if the configuration must change, the worker's exit code for a WorkerFailedError, else 1."""
     if isinstance(error, WorkerFailedError):
         return error.exit_code
+    if isinstance(error, ConfigurationError) and error.may_pass:
+        return FAILED
     return BAD_CONFIGURATION if isinstance(error, (ConfigurationError, PluginError, ImportError)) else FAILED
 
 

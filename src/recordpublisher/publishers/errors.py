@@ -70,6 +70,8 @@ class ConfigurationError(RecordPublisherError, ValueError):
     - `valid`: the values that would be valid. It is empty if the key itself is not accepted.
     - `reason`: why the value is wrong.
     - `statement`: what is wrong if another setting is the cause, such as "cannot be combined with '--watch'". Else it is empty.
+    - `may_pass`: whether the same value may be valid at the next start, because something outside of the job is the cause, such as a port
+      that another process holds. Commands then end with exit code 1, after which a supervisor starts the job again, instead of 2.
 
     A plugin raises the error when it is made, if the declaration of its property cannot check the value:
 
@@ -80,9 +82,17 @@ class ConfigurationError(RecordPublisherError, ValueError):
     """
 
     def __init__(
-        self, key: str, value: object = None, valid: str = "", *, reason: str = "", statement: str = ""
+        self,
+        key: str,
+        value: object = None,
+        valid: str = "",
+        *,
+        reason: str = "",
+        statement: str = "",
+        may_pass: bool = False,
     ) -> None:
         self.key = key
+        self.may_pass = may_pass
         self.value = value = MASK if value is not None and names_a_secret(key) else _without_secrets(value)
         self.valid = valid
         self.reason = reason = mask_passwords(reason)
@@ -126,7 +136,7 @@ class ConfigurationError(RecordPublisherError, ValueError):
 
     def reworded(self, key: str, valid: str, reason: str, statement: str) -> ConfigurationError:
         """Return a copy of the error with these attributes, which also make its message. It keeps the value and the notes."""
-        made = ConfigurationError(key, self.value, valid, reason=reason, statement=statement)
+        made = ConfigurationError(key, self.value, valid, reason=reason, statement=statement, may_pass=self.may_pass)
         for note in notes_of(self):
             made.add_note(note)
         return made

@@ -103,7 +103,11 @@ def imported(path: str | None, key: str, valid: str) -> Any:
     except Exception as error:  # the user's module may raise anything
         says_all = (ImportError, SyntaxError, AttributeError, ValueError, ForeignExitError)
         reason = text_of(error) if isinstance(error, says_all) else repr_of(error, None)
-        raise ConfigurationError(key, path, valid, reason=reason) from error
+        # Any other error may come from a service that the module calls while it is imported, such as its database.
+        may_pass = not isinstance(
+            error, (*says_all, NameError, TypeError, LookupError, AssertionError, ArithmeticError)
+        )
+        raise ConfigurationError(key, path, valid, reason=reason, may_pass=may_pass) from error
 
 
 def import_check(function: Callable[..., Any]) -> Check:

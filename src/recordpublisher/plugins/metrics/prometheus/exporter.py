@@ -69,7 +69,11 @@ class PrometheusExporter(MetricsExporter):
             # A ValueError means that a part of the host name is too long, or has a null character.
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             valid = "an address of this machine with a free port, or for several processes a range of ports, host:first-last"
-            raise ConfigurationError(PROMETHEUS_ADDRESS.key, self._address, valid, reason=reason) from error
+            # The port may be free soon, for example when the last process of this job has ended.
+            may_pass = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            raise ConfigurationError(
+                PROMETHEUS_ADDRESS.key, self._address, valid, reason=reason, may_pass=may_pass
+            ) from error
         log.info("metrics are at %s/metrics, health at /healthz and /readyz", self.url)
 
     async def _listen(self) -> int:
