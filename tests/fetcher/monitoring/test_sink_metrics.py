@@ -105,3 +105,17 @@ def test_the_type_of_a_metric_may_be_its_text():
 
     [metric] = queue_job(FakeQueue(), sink).sink_metrics()
     assert metric.type is rp.MetricType.COUNTER
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [("cacheHits", "two metrics have the name cacheHits"), ("cache_hits", "cacheHits and cache_hits are one name")],
+)
+def test_two_metrics_of_one_name_are_refused(second, words, caplog):
+    sink = Mute()
+    sink.exported_metrics = lambda: [
+        rp.SinkMetric(name, rp.MetricType.COUNTER, "hits", "Hits.", 1) for name in ("cacheHits", second)
+    ]
+
+    assert queue_job(FakeQueue(), sink).sink_metrics() == []
+    assert f"{words}: give each metric a name of its own" in caplog.text

@@ -260,12 +260,15 @@ async def test_an_interrupted_replay_has_removed_the_chunks_before(job, shop, mo
 
 
 @pytest.mark.parametrize("properties", ["kinesis"], indirect=True)
-async def test_the_stream_of_a_letter_in_a_stream_is_not_known(job):
-    with pytest.raises(rp.ConfigurationError, match="some dead letters came from the stream"):
-        await replay(job, StreamTarget(job))
+async def test_of_several_streams_that_of_a_letter_in_a_stream_is_not_known(job):
+    several = job.merged({"flink.streams": f"{job['flink.streams']}, clicks"})
+    with pytest.raises(
+        rp.ConfigurationError,
+        match="letters in a stream do not say from which of the streams orders-.*, clicks they came",
+    ):
+        await replay(job, StreamTarget(several))
 
 
-@pytest.mark.parametrize("properties", ["jsonl", "parquet", "sql"], indirect=True)
 async def test_letters_go_to_the_tip_of_their_stream_with_their_keys(job, shop, service):
     assert await replay(job, StreamTarget(job)) == (3, [])
     shop.failing = set()

@@ -76,6 +76,18 @@ def test_a_producer_puts_the_context_of_the_calling_thread(spans, monkeypatch):
     assert json.loads(record.data)["traceparent"].split("-")[1] == trace.format_trace_id(span.context.trace_id)
 
 
+@pytest.mark.parametrize("room", [0, 100])
+async def test_a_record_that_the_context_would_make_too_large_is_put_without_it(spans, room):
+    data = b'{"order":"' + b"x" * (1024 * 1024 - 13 - room) + b'"}'
+    with serve_in_thread(streams={"orders": 1}) as served:
+        given = {**served.properties(), "flink.tracing.context.field": "traceparent"}
+        async with rp.KinesisSink("orders", given) as sink:
+            with trace.get_tracer("shop").start_as_current_span("put"):
+                await sink.put(data, "k", wait=True)
+        (record,) = rp.consume("orders", given, start="TRIM_HORIZON", stop_at_tip=True)
+    assert (record.data == data, b"traceparent" in record.data) == ((True, False) if room == 0 else (False, True))
+
+
 def test_payloads_are_not_touched_without_a_provider_or_without_a_field(spans, monkeypatch):
     assert payload_with_context(rp.Properties()) is None
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", None)

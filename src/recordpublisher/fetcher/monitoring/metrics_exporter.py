@@ -118,8 +118,20 @@ class SinkMetrics:
 
 
 def checked_metrics(sink: Sink) -> list[SinkMetric]:
-    """Return the metrics of a sink. Raises: TypeError if one of them is not a valid metric; the errors of the sink."""
-    return [_checked(each) for each in sink.exported_metrics()]
+    """Return the metrics of a sink.
+
+    Raises: TypeError if one of them is not a valid metric, or has the name of another one; the errors of the sink.
+    """
+    metrics = [_checked(each) for each in sink.exported_metrics()]
+    names: dict[str, str] = {}
+    for name in (each.name for each in metrics):
+        # Exporters write `cacheHits` and `cache_hits` alike, and would send one of the two values, or a name twice.
+        key = name.replace("_", "").lower()
+        if (other := names.get(key)) is not None:
+            words = f"two metrics have the name {name}" if name == other else f"{other} and {name} are one name"
+            raise TypeError(f"{words}: give each metric a name of its own")
+        names[key] = name
+    return metrics
 
 
 _NAME = re.compile("[A-Za-z][A-Za-z0-9_]*")

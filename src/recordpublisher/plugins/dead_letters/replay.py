@@ -17,6 +17,7 @@ from recordpublisher.publishers.errors import ConfigurationError, InvalidRecordE
 from recordpublisher.publishers.properties.job_properties import DEAD_LETTER_SINK, ON_BAD_RECORD, SINK, STREAMS
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.retry_properties import outage_policy
+from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 from recordpublisher.publishers.records import RecordBatch
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.user_code import describe_error
@@ -190,18 +191,24 @@ class JobTarget:
 
 
 class StreamTarget(AsyncExitStack):
-    """Puts each letter into the stream that it came from, with its partition key and explicit hash key. It has a sink for each stream."""
+    """Puts each letter into the stream that it came from, with its partition key and explicit hash key. It has a sink for each stream.
+
+    A letter that was stored in a stream does not say where it came from. So it goes to the job's stream, if the job has only one.
+    """
 
     def __init__(self, properties: Properties) -> None:
         super().__init__()
         self._properties = properties
         self._streams = StreamNames(streams_argument(properties)).given
         self._sinks: dict[str, KinesisSink] = {}
+        is_in_stream = (properties.value(DEAD_LETTER_SINK) or "").lower() == "kinesis"
+        self._place = dead_letter_properties(properties).value(SINK_STREAM) if is_in_stream else None
 
     async def replay(self, letters: Sequence[DeadLetter]) -> Failures:
         """Put the letters, and wait until all are acknowledged. Return the letters that no stream can take, such as one that is too large.
 
-        Raises: ConfigurationError if the job does not read a letter's stream; SinkError if a record cannot be put.
+        Raises: ConfigurationError if the job does not read a letter's stream, or if it is not known from which stream a letter came;
+        SinkError if a record cannot be put.
         """
         failed: dict[tuple[str, str, int], str] = {}
         for letter in letters:
@@ -215,6 +222,11 @@ class StreamTarget(AsyncExitStack):
         return failed
 
     async def _sink_of(self, stream: str) -> KinesisSink:
+        if stream == self._place and stream not in self._streams:
+            if len(self._streams) > 1:
+                reason = f"letters in a stream do not say from which of the streams {', '.join(self._streams)} they came; replay these to the job"
+                raise ConfigurationError(DEAD_LETTER_SINK.key, "kinesis", "jsonl, parquet or sql", reason=reason)
+            (stream,) = self._streams
         if stream not in self._sinks:
             if stream not in self._streams:
                 reason = f"some dead letters came from the stream '{stream}'"

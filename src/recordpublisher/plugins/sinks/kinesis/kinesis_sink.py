@@ -82,7 +82,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         self._context = SinkContext()
         self._stream = stream_name(name)
         with_context = payload_with_context(given)
-        self._payload = _as_bytes if with_context is None else lambda data: with_context(_as_bytes(data))
+        self._with_context = with_context
         self._writer = writer = KinesisWriter(
             port or _client(given, name), name, of_sink, clock or SystemClock(), on_failure
         )
@@ -139,7 +139,7 @@ class KinesisSink(OnlyAsyncWith, Sink):
         - `wait`: return when the record is acknowledged, and not when it is accepted. The record is sent no sooner: it shares calls with
           others. A call that is cancelled while it waits (`asyncio.timeout`) leaves the record in the sink, which may still put it.
 
-        With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry.
+        With `flink.tracing.context.field` a JSON object gets the current trace context of OpenTelemetry, unless it would then be too large.
 
         A `put` that raises has not accepted its record. With `wait` there is one exception: if a SinkError names this record, or says that
         it may be in the stream, the record was accepted. If it was given up, `on_failure` gets it too.
@@ -156,7 +156,13 @@ class KinesisSink(OnlyAsyncWith, Sink):
                 _as_text(partition_key),
                 explicit_hash_key and _as_text(explicit_hash_key),
             )
-        await self._writer.put(self._payload(data), partition_key, explicit_hash_key, context, until_acknowledged=wait)
+        payload = _as_bytes(data)
+        if self._with_context is not None:
+            traced = self._with_context(payload)
+            # A record that would be too large with the context is put without it, because records matter more than traces.
+            if len(traced) + len(partition_key.encode(errors="replace")) <= self._writer.max_record_bytes:
+                payload = traced
+        await self._writer.put(payload, partition_key, explicit_hash_key, context, until_acknowledged=wait)
 
     async def flush(self, checkpoint: Checkpoint | None = None) -> State | None:
         """Return when every record accepted before this call is acknowledged.

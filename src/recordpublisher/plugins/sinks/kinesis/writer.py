@@ -109,6 +109,11 @@ class KinesisWriter:
         return self._failures.error
 
     @property
+    def max_record_bytes(self) -> int:
+        """The largest size of data and key together that the stream accepts, as it was read last (bytes)."""
+        return self._limit.max_bytes
+
+    @property
     def is_open(self) -> bool:
         """Whether the writer was opened and not closed, or is being opened."""
         return self._is_opening or self._closed_reason is None
