@@ -84,7 +84,7 @@ async def test_a_record_that_the_context_would_make_too_large_is_put_without_it(
         async with rp.KinesisSink("orders", given) as sink:
             with trace.get_tracer("shop").start_as_current_span("put"):
                 await sink.put(data, "k", wait=True)
-        (record,) = rp.consume("orders", given, start="TRIM_HORIZON", stop_at_tip=True)
+        (record,) = [each async for each in rp.consume("orders", given, start="TRIM_HORIZON", stop_at_tip=True)]
     assert (record.data == data, b"traceparent" in record.data) == ((True, False) if room == 0 else (False, True))
 
 

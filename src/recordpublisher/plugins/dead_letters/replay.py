@@ -224,7 +224,8 @@ class StreamTarget(AsyncExitStack):
     async def _sink_of(self, stream: str) -> KinesisSink:
         if stream == self._place and stream not in self._streams:
             if len(self._streams) > 1:
-                reason = f"letters in a stream do not say from which of the streams {', '.join(self._streams)} they came; replay these to the job"
+                streams = ", ".join(self._streams)
+                reason = f"letters in a stream do not say from which of {streams} they came; replay these to the job"
                 raise ConfigurationError(DEAD_LETTER_SINK.key, "kinesis", "jsonl, parquet or sql", reason=reason)
             (stream,) = self._streams
         if stream not in self._sinks:
