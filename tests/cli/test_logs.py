@@ -2,6 +2,7 @@
 
 import json
 import logging
+from decimal import Decimal
 
 from recordpublisher.cli.output import JsonLines
 from recordpublisher.publishers.log_fields import log_extra, log_fields
@@ -42,3 +43,18 @@ def test_a_line_has_the_fields_of_its_task_and_its_own_come_first():
 
 def test_a_line_about_a_stream_has_no_shard():
     assert "shard" not in line("deleted", **log_extra("orders"))
+
+
+def test_a_json_line_has_what_the_user_gives_as_extra_and_keeps_its_own_names():
+    loop = {}
+    loop["itself"] = loop
+    extra = {"order": 7, "price": Decimal("1.5"), "level": "mine", "loop": loop}
+    line = json.loads(
+        JsonLines().format(
+            logging.getLogger("shop").makeRecord("shop", logging.INFO, "f", 1, "sold", (), None, extra=extra)
+        )
+    )
+
+    assert (line["order"], line["price"], line["level"], line["message"]) == (7, "1.5", "INFO", "sold")
+    assert "itself" in line["loop"]
+    assert line.keys() == {"order", "price", "loop", "time", "level", "logger", "message"}

@@ -109,6 +109,18 @@ BOTH = [Paid(kind="paid", amount=3), Refunded(kind="refunded", reason="late")]
 TAGGED = typing.Annotated[Paid | Refunded, pydantic.Field(discriminator="kind")]
 
 
+class RootOfBoth(pydantic.RootModel[Paid | Refunded]):
+    pass
+
+
+def test_a_root_model_is_a_value_without_fields():
+    (value,) = Json(RootOfBoth).values(batch(PAID))
+    assert value.root == BOTH[0]
+    assert not has_fields(value)
+    assert fields_of(type_info(RootOfBoth)) is None
+    assert plain_value(value) == {"kind": "paid", "amount": 3}
+
+
 @pytest.mark.parametrize("into", [Paid | Refunded, TAGGED, Paid | Refunded | None])
 def test_a_union_of_pydantic_models_is_decoded_by_pydantic(into):
     assert Json(into).values(batch(PAID, REFUNDED)) == BOTH

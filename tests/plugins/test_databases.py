@@ -285,3 +285,15 @@ def test_a_connection_without_a_network_fails_after_a_minute_unless_the_uri_says
         "keepalives_count": 3,
         "tcp_user_timeout": 60_000,
     }
+
+
+@pytest.mark.parametrize(
+    "uri", ["postgresql+asyncpg://u:secret@h/shop", "postgresql+psycopg2://u@h/shop", "sqlite+aiosqlite:///x.db"]
+)
+def test_a_uri_with_the_driver_of_an_application_is_refused_with_what_to_write(uri):
+    driver = uri.partition("+")[2].partition(":")[0]
+    with pytest.raises(
+        ConfigurationError, match=rf"the driver {driver} is not used here: leave out \+{driver}"
+    ) as raised:
+        engine_of(uri, "flink.state.uri")
+    assert "secret" not in str(raised.value)

@@ -18,6 +18,7 @@ import typer
 from typer.main import get_command
 
 from ..publishers.log_fields import fields_of
+from ..publishers.safe_text import repr_of
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 """Control characters except tab and newline, characters that change the direction of text or end a line, and halves of characters."""
@@ -160,6 +161,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a log entry."""
         entry = {
+            **_extra_of(record),
             "time": _time_text(record),
             "level": record.levelname,
             "logger": record.name,
@@ -169,6 +171,24 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
         return json.dumps(entry, default=str)
+
+
+_OF_EVERY_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "fields"}
+
+
+def _extra_of(record: logging.LogRecord) -> dict[str, Any]:
+    """Return what a log call of the user has given as `extra`, each value as JSON can have it."""
+    extra = {}
+    for name in vars(record).keys() - _OF_EVERY_RECORD:
+        value = getattr(record, name)
+        try:
+            json.dumps(value, default=str)
+        except (
+            Exception
+        ):  # A value that refers to itself, keys that JSON cannot have, or a `__str__` of the user that fails.
+            value = repr_of(value, None)
+        extra[name] = value
+    return extra
 
 
 def _time_text(record: logging.LogRecord) -> str:

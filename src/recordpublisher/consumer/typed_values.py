@@ -91,7 +91,8 @@ def type_info(of: Any) -> Any:
 
 def has_fields(value: Any) -> bool:
     """Return whether a value has fields: an object of a dataclass, Struct, attrs class or pydantic model, or a Protobuf message."""
-    return any(hasattr(value, name) for name in _MARKS) or is_protobuf_message(value)
+    is_marked = any(hasattr(value, name) for name in _MARKS) and not _is_root_model(type(value))
+    return is_marked or is_protobuf_message(value)
 
 
 def fields_of(info: Any) -> list[TypedField] | None:
@@ -99,9 +100,11 @@ def fields_of(info: Any) -> list[TypedField] | None:
 
     Return None for a type without fields, such as a number or a list.
     """
+    if isinstance(info, inspect.CustomType) and _is_root_model(info.cls):
+        return None
     if isinstance(info, inspect.CustomType) and _is_of_pydantic(info.cls):
         fields = info.cls.model_fields.items()  # type: ignore[attr-defined]
-        return [TypedField(name, inspect.type_info(field.annotation), attrgetter(name)) for name, field in fields]
+        return [TypedField(name, type_info(field.annotation), attrgetter(name)) for name, field in fields]
     if isinstance(info, inspect.CustomType) and is_protobuf_message(info.cls):
         return fields_of_message(info.cls)
     if not isinstance(info, (inspect.TypedDictType, inspect.StructType, inspect.DataclassType, inspect.NamedTupleType)):
@@ -248,6 +251,11 @@ def _custom_types(info: Any) -> Iterator[Any]:
 
 def _is_of_pydantic(given: Any) -> bool:
     return isinstance(given, type) and "__pydantic_validator__" in vars(given)
+
+
+def _is_root_model(given: Any) -> bool:
+    """Return whether `given` is a `RootModel` of pydantic, whose value is not a JSON object with its fields."""
+    return isinstance(given, type) and bool(getattr(given, "__pydantic_root_model__", False))
 
 
 def _is_for_pydantic(into: Any) -> bool:

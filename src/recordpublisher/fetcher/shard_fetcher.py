@@ -298,10 +298,12 @@ class ShardFetcher:
         )
         if hung is not None:
             log.error(
-                "the job ends although %s (flink.job.drain.timeout): %s. The next start reads its records, and the later records of their "
-                "shards, again",
+                "the job ends although %s (flink.job.drain.timeout): %s. %s",
                 words_for_hung(hung, seconds, limits_all),
                 hung.reason,
+                "The next start reads its records, and the later records of their shards, again"
+                if self._has_store
+                else "No positions are stored, so no start continues at these records: set flink.state.uri",
             )
             await checkpointer.take_periodic()
             await self._ownership.after_run(is_cut_off=True)

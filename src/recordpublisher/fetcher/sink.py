@@ -392,6 +392,7 @@ class Unfinished:
     - `shards`: the unfinished records of each shard (`Shard.key`) that has some, or of which the sink has dropped some (`left`). They count
       for the job's lag, and for the time until records are lost. Empty if the sink does not report them.
     - `left`: number of records that the sink has dropped so far. The next start, or the next reader of their shard, reads them again.
+    - `waiting`: number of records whose call has failed and will be repeated after a pause. A stop waits for them as for calls.
     """
 
     records: int
@@ -400,6 +401,7 @@ class Unfinished:
     calls: int = 0
     shards: Mapping[str, UnfinishedShard] = field(default_factory=dict)
     left: int = 0
+    waiting: int = 0
 
 
 # CommittingSink: sinks whose rows become visible exactly once, because one write stores the positions and commits the rows (S6, E1).

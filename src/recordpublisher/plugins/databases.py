@@ -247,6 +247,10 @@ def engine_of(uri: str, key: str) -> Engine:
     Raises: ConfigurationError if the URI is invalid, names another kind of database, or needs a driver that is not installed. The error
     never shows the password.
     """
+    dialect, _, driver = uri.partition("://")[0].partition("+")
+    if driver not in ("", "psycopg", "pysqlite") and dialect in ("postgresql", "postgres", "sqlite"):
+        # The URI may be that of an application, which uses the database with another driver.
+        raise ConfigurationError(key, uri, _VALID, reason=f"the driver {driver} is not used here: leave out +{driver}")
     try:
         url = make_url(uri)
         url = url.set(drivername=_DRIVERS.get(url.drivername, url.drivername))

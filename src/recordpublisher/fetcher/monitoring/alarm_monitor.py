@@ -134,8 +134,8 @@ async def cancel_if_hung(
     `ending` is cancelled if a call of user code (`Unfinished.call`) has been running for `seconds`. It is not cancelled in the first
     `FLUSH_MS` of a checkpoint, when the checkpoint may be writing to the store.
 
-    - `limits_all`: whether all calls together may take `seconds`, instead of each call. It has no effect on a sink whose
-      `Unfinished.calls` is 0, such as the Kinesis sink.
+    - `limits_all`: whether all calls together may take `seconds`, instead of each call, including the pauses before calls that are
+      repeated. It has no effect on a sink that reports neither (`Unfinished.calls` and `waiting`), such as the Kinesis sink.
 
     Raises: the errors of `ending`.
     """
@@ -145,7 +145,7 @@ async def cancel_if_hung(
     try:
         while not (await asyncio.wait([task], timeout=POLL_SECONDS))[0]:
             left = unfinished_of(sink)
-            if left is not None and left.calls and limits_all:
+            if limits_all and left is not None and (left.calls or left.waiting):
                 since = began
             elif left is None or left.call is None or left.call != call:
                 call, since = None if left is None else left.call, clock.monotonic()
@@ -163,7 +163,7 @@ async def cancel_if_hung(
 
 def words_for_hung(hung: Unfinished, seconds: float, limits_all: bool) -> str:
     """Return why `cancel_if_hung` has returned `hung`, as a clause for a message. `seconds` and `limits_all` are those of that call."""
-    if hung.calls and limits_all:
+    if limits_all and (hung.calls or hung.waiting):
         return f"the sink has not finished {seconds:.0f} s after the stop"
     return f"a call has not returned for {seconds:.0f} s"
 

@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.monitoring.alarm_monitor import cancel_if_hung, words_for_hung
 from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
 from recordpublisher.testing import VirtualClock, run_virtual
 
+from fakes.batches import batch
 from fakes.kept_snapshots import KeptSnapshots
 from fakes.leases.elastic_processes import ElasticProcesses
 from fakes.memory_streams import PROPERTIES, install
@@ -268,6 +270,29 @@ def test_records_that_fail_are_left_before_the_drain_timeout_cuts_off_the_calls(
     assert stopped(too_early, source, store, retries=1000, **{"flink.job.drain.timeout": f"{drain}s"}) < min(drain, 7)
     assert "flink.job.drain.timeout" not in caplog.text
     assert "still fails after this process has released the shard" in caplog.text
+
+
+def test_records_that_wait_for_a_retry_count_for_the_drain_timeout(caplog):
+    """The calls are short, so none of them runs when the job looks at the sink."""
+
+    async def too_early(record):
+        raise rp.TransientError("apply", "TooEarly", "the order does not exist yet", retry_after=0.9)
+
+    async def story():
+        sink = rp.MapSink(too_early, ordering="NONE", retries=10**6, clock=VirtualClock())
+        await sink.open(rp.SinkContext())
+        await sink.write(batch(b"1", b"2"))
+        await asyncio.sleep(5)
+        work = asyncio.Event().wait()
+        began = asyncio.get_running_loop().time()
+        left = await cancel_if_hung(work, sink, lambda: 0, 3, VirtualClock(), limits_all=True)
+        await sink.close()
+        return left, asyncio.get_running_loop().time() - began
+
+    left, seconds = run_virtual(story())
+    assert (left.calls, left.waiting) == (0, 2)
+    assert 3 <= seconds < 4.1
+    assert words_for_hung(left, 3, limits_all=True) == "the sink has not finished 3 s after the stop"
 
 
 @pytest.mark.parametrize(("has_store", "max_time"), [(True, 5), (False, None)])

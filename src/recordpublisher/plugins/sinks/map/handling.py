@@ -679,7 +679,9 @@ class RecordHandling:
         unit = "shard" if self._settings.ordering is Ordering.PER_SHARD else "key"
         behind = f"waiting for an earlier record of their {unit}: {others}" if others > 0 else ""
         reason = ", ".join(filter(None, (f"records not handled: {count}", waiting, behind, sentence)))
-        return Unfinished(count, reason, call, len(self._calls), self._positions.unhandled(), self._counts["left"])
+        return Unfinished(
+            count, reason, call, len(self._calls), self._positions.unhandled(), self._counts["left"], retries
+        )
 
 
 def _by_key(items: Iterable[UnhandledRecord]) -> list[list[UnhandledRecord]]:
