@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.local import in_memory
 
 from fakes.memory_streams import ARRIVAL, PROPERTIES, MemoryFactory, install
 
@@ -282,3 +283,42 @@ async def test_a_wait_for_a_run_that_was_never_started_says_so(monkeypatch, capl
 def test_a_limit_of_other_libraries_names_ours():
     with pytest.raises(rp.ConfigurationError, match="did you mean 'max_records'"):
         rp.consume("orders", PROPERTIES, limit=3)
+
+
+class TakesRowsOut(rp.Sink):
+    """Takes its rows out before it awaits its service, which is slow."""
+
+    def __init__(self, target):
+        self.rows, self.target = [], target
+
+    async def write(self, batch):
+        self.rows += batch.data
+
+    async def flush(self, checkpoint=None):
+        rows, self.rows = self.rows, []
+        if rows:
+            await asyncio.sleep(0.3)
+            self.target += rows
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+async def test_a_checkpoint_that_is_given_up_flushes_the_sink_to_the_end(tmp_path, is_running):
+    target = []
+    with in_memory({"orders": 1}) as account:
+        account.find("orders").put(b"1", "k")
+        sink = TakesRowsOut(target)
+        async with rp.DataFetcher(
+            "orders", region="eu-west-1", start="earliest", sink=sink, state_uri=str(tmp_path)
+        ) as job:
+            if is_running:
+                running = asyncio.create_task(job.run())
+                while not sink.rows:  # noqa: ASYNC110 - the sink sets no event
+                    await asyncio.sleep(0.01)
+            else:
+                sink.rows.append(b"1")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(job.checkpoint(), 0.1)
+            if is_running:
+                job.stop()
+                await running
+    assert target == [b"1"]

@@ -134,6 +134,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         # No warning is due if positions are stored, or if the program restores snapshots, because it then stores them too.
         self._is_loss_told = bool(job.state_place) or restore is not None
         self._given_streams = names.given
+        self._checkpoints: set[asyncio.Task[dict[str, Any]]] = set()
+        """The calls of `checkpoint` that have not ended, even if the program no longer waits for them."""
         self._handles_signals = handle_signals
         self._opening: asyncio.Task[None] | None = None
         self._is_stopped = self._has_stopped = False
@@ -386,12 +388,22 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, store the snapshot and return it.
 
+        A call that is cancelled, as by a time-out, gives up waiting. The checkpoint continues, and the next one waits for it.
+
         Raises: FencedError if the job was started again elsewhere, and that start owns the state; StateError if the snapshot cannot be
         stored, or if the fetcher is not open or was stopped while it opened; and errors of the sink's `flush`.
         """
         self._check_opened()
         with job_in_lines(self.job_name):
-            return await self._fetcher.checkpoint()
+            # A sink that has taken its rows out for the flush would lose them if the flush was cancelled, and the next one would succeed.
+            self._checkpoints.add(taking := asyncio.create_task(self._fetcher.checkpoint()))
+            taking.add_done_callback(self._on_checkpoint)
+            return await asyncio.shield(taking)
+
+    def _on_checkpoint(self, taken: asyncio.Task[dict[str, Any]]) -> None:
+        self._checkpoints.discard(taken)
+        if not taken.cancelled():
+            taken.exception()  # Retrieved, because the caller may have given up waiting. The job keeps an error of its sink.
 
     def metrics(self) -> dict[str, Any]:
         """Return `{"worker": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md."""
@@ -447,6 +459,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
     async def _close_and_log(self, ended_by: BaseException | None) -> None:
         try:
             try:
+                if self._checkpoints:
+                    await asyncio.wait(self._checkpoints, timeout=self.properties.value(DRAIN_TIMEOUT) / 1000)
                 with LoopWatch():
                     await self._fetcher.close()
             finally:
