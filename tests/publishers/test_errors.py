@@ -72,3 +72,11 @@ def test_an_error_that_was_pickled_has_its_message_and_attributes(error):
     """A pool of processes hands the errors of its workers over so."""
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+
+
+def test_a_secret_that_the_reason_quotes_is_masked():
+    error = rp.ConfigurationError(
+        "flink.sink.vault.token", "sk-5ecret", "a token", reason="the service refused sk-5ecret"
+    )
+    assert "5ecret" not in str(error)
+    assert error.reason == "the service refused ******"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 import recordpublisher as rp
-from recordpublisher.fetcher.pipeline.bounded_runs import Bounds
+from recordpublisher.fetcher.pipeline.bounded_runs import Bounds, EndReason
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.runtime.argument_checks import batch_decorator_factory
 from recordpublisher.publishers.errors import TransientError
@@ -93,22 +93,24 @@ def test_what_a_handler_of_an_earlier_run_says_does_not_count_for_the_record_tha
     assert run_virtual(run()) == []  # its second part was never handled
 
 
-def test_a_record_of_which_a_run_has_handled_only_a_part_is_passed_on_in_the_next_run():
+def test_an_aggregate_is_handled_whole_even_beyond_the_bound_of_a_run():
+    """A run that ended within it would acknowledge nothing, and so would each further run, until the queue gives the record up."""
     queue, handled = FakeQueue(visibility=8), []
-    queue.put(1, parts=2)
+    queue.put(1, parts=3)
+    queue.put(2)
 
     async def handler(record):
-        handled.append(record.sub_sequence_number)
+        handled.append((record.sequence_number, record.sub_sequence_number))
 
     async def run():
         job = queue_job(queue, rp.MapSink(handler, ordering="NONE", clock=VirtualClock()))
         await job.open()
-        await job.run_bounded(Bounds(max_records=1))
-        await job.run_bounded(Bounds(max_time=30))
+        result = await job.run_bounded(Bounds(max_records=2))
         await job.close()
+        return result
 
-    run_virtual(run())
-    assert handled == [0, 0, 1]
+    assert run_virtual(run()).reason is EndReason.MAX_RECORDS
+    assert handled == [("1", 0), ("1", 1), ("1", 2)]
     assert queue.acknowledged == ["1"]
 
 

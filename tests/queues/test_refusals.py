@@ -41,6 +41,8 @@ def job(registry, streams="orders", properties=None, **arguments):
         ({"flink.watermark.lookahead.millis": 1000}, "keeps no order"),
         ({"flink.watermark.alignment.max.lag": 1000}, "keeps no order"),
         ({"flink.watermark.timestamp.field": "at"}, "keeps no order"),
+        ({"flink.watermark.outoforderness.millis": 5000}, "keeps no order"),
+        ({"flink.shard.idle.interval": "20s"}, "keeps no order"),
     ],
 )
 def test_a_property_that_needs_positions_is_refused(registry, properties, words):

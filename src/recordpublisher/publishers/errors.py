@@ -30,7 +30,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from .safe_text import MASK, mask_passwords, names_a_secret, notes_of, repr_of
+from .safe_text import MASK, mask_passwords, mask_quoted, names_a_secret, notes_of, repr_of
 
 if TYPE_CHECKING:
     from .positions import StartingPosition
@@ -93,6 +93,8 @@ class ConfigurationError(RecordPublisherError, ValueError):
     ) -> None:
         self.key = key
         self.may_pass = may_pass
+        # A plugin may quote the value that it refuses, for example in the answer of its service.
+        reason = mask_quoted(reason, {key: value})
         self.value = value = MASK if value is not None and names_a_secret(key) else _without_secrets(value)
         self.valid = valid
         self.reason = reason = mask_passwords(reason)

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 MASK = "******"
 
@@ -26,6 +26,14 @@ def names_a_secret(name: str) -> bool:
     if (noted := _secrecy.get(lower)) is not None:
         return noted
     return lower.startswith(tuple(_secret_prefixes)) or _NAMES.search(_SEPARATORS.sub("", lower)) is not None
+
+
+def mask_quoted(text: str, values: Mapping[str, object]) -> str:
+    """Return the text with each secret of `values` masked, wherever it is quoted. Values of up to three characters are left."""
+    for name, value in values.items():
+        if isinstance(value, str) and len(value) > 3 and names_a_secret(name):
+            text = text.replace(value, MASK)
+    return text
 
 
 def note_secrecy(key: str, is_secret: bool, *, is_prefix: bool = False) -> None:

@@ -311,6 +311,11 @@ class Receivers:
         batch, most = receiver.queued, self._bounds.max_records
         assert batch is not None
         count = len(batch) if most is None else min(len(batch), most - self.run_records)
+        # An aggregate is written whole, even beyond the bound: its parts are acknowledged together, so a run that ends within it would
+        # acknowledge nothing, and each further run would receive it once more until it is a dead letter of the queue.
+        numbers = batch.sequence_numbers
+        while 0 < count < len(batch) and numbers[count] == numbers[count - 1]:
+            count += 1
         return (batch, None) if count == len(batch) else (batch.slice(0, count), batch.slice(count, len(batch)))
 
     async def _write(self, receiver: Receiver, batch: RecordBatch) -> None:

@@ -317,7 +317,8 @@ async def test_a_checkpoint_that_is_given_up_flushes_the_sink_to_the_end(tmp_pat
             else:
                 sink.rows.append(b"1")
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(job.checkpoint(), 0.1)
+                async with asyncio.timeout(0.1):
+                    await job.checkpoint()
             if is_running:
                 job.stop()
                 await running

@@ -19,7 +19,7 @@ from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import RecordSource
 from recordpublisher.publishers.errors import ConfigurationError, PluginError, RecordPublisherError
 from recordpublisher.publishers.properties.properties import is_unknown
-from recordpublisher.publishers.safe_text import repr_of
+from recordpublisher.publishers.safe_text import mask_quoted, repr_of
 from recordpublisher.publishers.user_code import (
     describe_error,
     exits_as_errors,
@@ -178,8 +178,11 @@ class NameTable(Generic[T]):
         except RecordPublisherError:
             raise
         except Exception as error:
+            described = described_with_line(error)
+            for properties in (each for each in arguments if isinstance(each, Mapping)):
+                described = mask_quoted(described, properties)
             raise PluginError(
-                f"the {self.kind} '{claim.name}' of {claim.owner} could not be made: {described_with_line(error)}"
+                f"the {self.kind} '{claim.name}' of {claim.owner} could not be made: {described}"
             ) from error
 
     def names(self) -> list[str]:

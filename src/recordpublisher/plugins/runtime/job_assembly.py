@@ -30,14 +30,11 @@ from recordpublisher.publishers.clock import Clock
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.initial_position import passed_initial_position
 from recordpublisher.publishers.properties.config_fields import values_of
-from recordpublisher.publishers.properties.declaration import Property
 from recordpublisher.publishers.properties.job_properties import (
+    IDLE_INTERVAL,
     JOB_NAME,
     JOB_WORKERS,
-    LOOKAHEAD,
-    MAX_LAG,
     STATE_URI,
-    TIMESTAMP_FIELD,
 )
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
@@ -224,12 +221,8 @@ _NO_WATERMARKS = (
     "a queue keeps no order, so it has no watermarks; leave it out, and take the time from the record's value"
 )
 _NO_ARCHIVE = "a queue keeps no order, so no file can say which records of a shard it has; leave it out"
-_REFUSED: dict[Property[Any], str] = {
-    STATE_URI: "nothing is stored: the queue keeps what is not acknowledged; leave it out",
-    LOOKAHEAD: _NO_WATERMARKS,
-    MAX_LAG: _NO_WATERMARKS,
-    TIMESTAMP_FIELD: _NO_WATERMARKS,
-}
+_OF_WATERMARKS = ("flink.watermark.", IDLE_INTERVAL.key)
+"""Beginnings of the keys that a job without watermarks refuses, even if they have their default."""
 _REFUSED_ARGUMENTS = {
     "restore": "a queue has no positions to restore; leave it out",
     "state_store": "nothing is stored: the queue keeps what is not acknowledged; leave it out",
@@ -280,9 +273,12 @@ def build_queue_job(
 
 def _check_without_positions(properties: Properties, **arguments: object) -> None:
     """Check that a job that reads a queue has no setting that needs positions. Raises: ConfigurationError if it has one."""
-    for declared, reason in _REFUSED.items():
-        if (value := properties.value(declared)) is not None:
-            raise ConfigurationError(declared.key, value, reason=reason)
+    if (uri := properties.value(STATE_URI)) is not None:
+        reason = "nothing is stored: the queue keeps what is not acknowledged; leave it out"
+        raise ConfigurationError(STATE_URI.key, uri, reason=reason)
+    for key in properties:
+        if key.lower().startswith(_OF_WATERMARKS):
+            raise ConfigurationError(key, properties[key], reason=_NO_WATERMARKS)
     if properties.value(JOB_WORKERS) == "GROUP":
         reason = "processes share a queue without a group; start as many as are needed"
         queue = f"{RECORD_PUBLISHER.key}={properties.as_given(RECORD_PUBLISHER)}"
