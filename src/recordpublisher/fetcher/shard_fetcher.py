@@ -292,7 +292,7 @@ class ShardFetcher:
         checkpointer, job = self._checkpointer, self._dependencies
         ending, times = checkpointer.take_last(is_stopped=reason is EndReason.STOPPED), checkpointer.times
         seconds = job.settings.drain_ms / 1000 if reason in (EndReason.STOPPED, EndReason.MAX_TIME) else inf
-        limits_all = reason is EndReason.STOPPED and self._has_store
+        limits_all = reason is EndReason.STOPPED and self.stores_positions
         hung = await cancel_if_hung(
             ending, job.sink, lambda: times.running_ms, seconds, job.clock, limits_all=limits_all
         )
@@ -302,14 +302,14 @@ class ShardFetcher:
                 words_for_hung(hung, seconds, limits_all),
                 hung.reason,
                 "The next start reads its records, and the later records of their shards, again"
-                if self._has_store
+                if self.stores_positions
                 else "No positions are stored, so no start continues at these records: set flink.state.uri",
             )
             await checkpointer.take_periodic()
             await self._ownership.after_run(is_cut_off=True)
 
     @property
-    def _has_store(self) -> bool:
+    def stores_positions(self) -> bool:
         """Whether positions are stored: in the store of the job or the group, or by the sink itself."""
         job = self._dependencies
         return job.alone is not None or self._ownership.has_leases or stores_positions(type(job.sink))
@@ -322,7 +322,7 @@ class ShardFetcher:
         """
         job = self._dependencies
         is_in_doubt = isinstance(error, FencedError | StateError | ImpossibleStateError)
-        if not self._has_store:
+        if not self.stores_positions:
             self._emitter.turn.allow_flush()  # No checkpoint stores positions, so another run may follow.
             return False
         if is_in_doubt and not isinstance(error, DataLossError):

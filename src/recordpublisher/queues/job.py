@@ -188,6 +188,11 @@ class QueueJob:
         """Return a snapshot without positions: a queue itself keeps the records that are not acknowledged."""
         return {"shards": {}}
 
+    @property
+    def stores_positions(self) -> bool:
+        """Return True, because the queue keeps the records that are not acknowledged."""
+        return True
+
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, and return an empty snapshot. After that, all written records are stored and count as finished."""
         await self._flush()

@@ -41,6 +41,17 @@ def test_a_drain_that_waits_says_for_what_and_how_to_end_it(caplog):
     assert "draining for 20 s" in second
 
 
+def test_a_drain_of_a_job_that_stores_no_positions_promises_no_repetition(caplog):
+    async def drain():
+        left = Unfinished(7, "records not handled: 7")
+        telling = asyncio.create_task(tell_what_drains("map", lambda: left, lambda: (), stores_positions=False))
+        await asyncio.sleep(15)
+        telling.cancel()
+
+    run_virtual(drain())
+    assert caplog.messages[0].endswith("no start continues at these records, because no positions are stored")
+
+
 def test_publishers_that_do_not_end_are_named_and_not_the_sink(caplog):
     (line,) = told(caplog, 15, "the publisher of A for s/a, which waits at a.py:5 (run)")
 

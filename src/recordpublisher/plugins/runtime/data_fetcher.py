@@ -369,6 +369,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
                 lambda: job.error,
                 job.checkpoint_times,
                 self._state_place,
+                job.stores_positions,
             )
         )
         try:

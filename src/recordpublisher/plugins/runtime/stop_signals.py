@@ -92,6 +92,7 @@ async def tell_what_drains(
     error: Callable[[], BaseException | None] = lambda: None,
     checkpoints: CheckpointAge | None = None,
     state_place: str = "",
+    stores_positions: bool = True,
 ) -> None:
     """Log every `NOTICE_SECONDS` what the end of a job waits for: hung publishers, then the sink. Run until cancelled.
 
@@ -102,6 +103,7 @@ async def tell_what_drains(
     - `began`: an event that is set when the drain begins; None if it has begun.
     - `error`: returns the error that ends the job, if it has failed.
     - `checkpoints`: knows for how many records no checkpoint is stored. `state_place`: the place where positions are stored.
+    - `stores_positions`: whether the next start continues at stored positions, which may be those next to the sink's rows.
     """
     if began is not None:
         await began.wait()
@@ -130,11 +132,13 @@ async def tell_what_drains(
         failed = error()
         state = "has been draining" if failed is None else f"has failed ({describe_error(failed)}), and has been ending"
         run_log.warning(
-            "the job %s for %.0f s: it waits for %s. If the process is ended now (a "
-            "second signal ends `recordpublisher run`), records after the last checkpoint are read again",
+            "the job %s for %.0f s: it waits for %s. If the process is ended now (a second signal ends `recordpublisher run`), %s",
             state,
             waited,
             what,
+            "records after the last checkpoint are read again"
+            if stores_positions
+            else "no start continues at these records, because no positions are stored",
         )
 
 

@@ -203,6 +203,8 @@ def test_a_stopped_job_ends_after_the_drain_timeout_and_names_the_handler_and_th
     assert "with record 5 of s/a" in line
     if has_store:
         assert store.kept[-1]["shards"]["s/a"]["position"] == "4"
+    assert ("The next start reads its records" in line) == has_store
+    assert ("no start continues at these records" in line) != has_store
 
 
 @pytest.mark.parametrize(("seconds", "drain"), [(25, 30), (110, 120)])
