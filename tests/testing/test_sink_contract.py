@@ -38,6 +38,9 @@ class ListSink(rp.Sink):
         self.target.payloads += self.waiting
         self.target.state, self.waiting = checkpoint.state, []
 
+    async def stored_positions(self):
+        return [] if self.target.state is None else [self.target.state]
+
 
 class ListContract(SinkContract):
     sink = ListSink
@@ -107,6 +110,21 @@ class FailsWithoutRecords(ListSink):
     async def flush(self, checkpoint=None):
         assert self.waiting, "nothing to store"
         await super().flush(checkpoint)
+
+
+class ShowsNoPositions(ListSink):
+    """Returns stored state from `open` alone."""
+
+    async def stored_positions(self):
+        return None
+
+
+class StoresStateWithRowsOnly(ListSink):
+    """Keeps the last state if no row waits."""
+
+    async def flush(self, checkpoint=None):
+        if self.waiting or self.target.state is None:
+            await super().flush(checkpoint)
 
 
 class ReversesRecords(ListSink):
@@ -296,6 +314,8 @@ def test_a_sink_that_leaves_something_open_is_found(broken, left):
         (FencesOnlyFromItsFirstFlush, "test_a_replaced_start_cannot_store", AssertionError),
         (ClosesWhatWasNotOpened, "test_what_doctor_asks_changes_nothing", AssertionError),
         (FailsWithoutRecords, "test_checkpoints_without_records_succeed", AssertionError),
+        (ShowsNoPositions, "test_a_restart_loses_nothing", AssertionError),
+        (StoresStateWithRowsOnly, "test_a_replaced_start_cannot_store", AssertionError),
         (ReversesRecords, "test_what_was_flushed_is_in_the_target", AssertionError),
         (WritesToBeAsked, "test_what_doctor_asks_changes_nothing", AssertionError),
         (DropsWhatWasFlushed, "test_shards_may_come_and_go", AssertionError),

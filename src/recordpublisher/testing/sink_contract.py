@@ -218,19 +218,24 @@ class SinkContract(Contract[SinkCase]):
     async def test_a_restart_loses_nothing(self, case: SinkCase) -> None:
         """Check that flushed records are still there after a restart.
 
-        If `open` returns state, it must be the state of the last checkpoint, and the target must have no record after it.
+        If `open` returns state, it must be the state of the last checkpoint, and the target must have no record after it. Then
+        `stored_positions` must return the same state, without an `open`.
         """
         sink = await _opened(case)
         await sink.write(case.batch("a", 1, 2))
         await sink.flush(checkpoint_at(2))
         await sink.write(case.batch("a", 3))
         await sink.close()
+        shown = list(await case.start().stored_positions() or [])
         following = case.start()
         stored = states_of(await following.open(SinkContext()))
         written = list(await case.written())
         if stored:
             assert stored == [checkpoint_at(2).state]
             assert written == [b"1", b"2"], "the state and the records must be stored together"
+            assert shown == stored, (
+                "`stored_positions` must return the state that `open` returns: without it, commands act as if nothing was stored"
+            )
         else:
             assert written[:2] == [b"1", b"2"]
         await following.close()
@@ -239,12 +244,17 @@ class SinkContract(Contract[SinkCase]):
     async def test_a_replaced_start_cannot_store(self, case: SinkCase) -> None:
         """Check that `flush` raises FencedError and stores nothing after another process has opened the sink.
 
-        Only a sink whose `open` returns stored state is tested.
+        Only a sink whose `open` returns stored state is tested. Its `flush` must store the state even if no row waits.
         """
         sleeper = await _opened(case)
+        await sleeper.write(case.batch("a", 0))
         await sleeper.flush(checkpoint_at(0))
+        await sleeper.flush(checkpoint_at(1))
         successor = case.start()
-        if states_of(await successor.open(SinkContext())):
+        if stored := states_of(await successor.open(SinkContext())):
+            assert stored == [checkpoint_at(1).state], (
+                "`flush` must store the state even if no row waits: records that wrote no row would be read again"
+            )
             await sleeper.write(case.batch("a", 1))
             assert await _is_fenced(sleeper), (
                 "after the `open` of the next start, the `flush` of the replaced start must raise FencedError, even before the next "
@@ -252,7 +262,7 @@ class SinkContract(Contract[SinkCase]):
             )
             await successor.write(case.batch("a", 2))
             await successor.flush(checkpoint_at(2, generation=2))
-            assert list(await case.written()) == [b"2"]
+            assert list(await case.written()) == [b"0", b"2"]
         await sleeper.close()
         await successor.close()
 
