@@ -248,7 +248,8 @@ class OpenShardContract(Contract[PublisherCase]):
             await putting
         left = {task for task in asyncio.all_tasks() - before if not self.is_of_source(task)}
         assert not left, (
-            f"a run that was cancelled left the tasks {left}: cancel and await them in a `finally` of `run`"
+            f"a run that was cancelled left the tasks {left}: cancel and await them in a `finally` of `run`, or let "
+            "`is_of_source` of the contract tell which tasks are those of a server of the test"
         )
         await opened.put(others[1])
         async with opened.reading(publisher, consumer) as reading:

@@ -244,7 +244,8 @@ class PublisherContract(OpenShardContract):
             await cancel_after(steps, publisher, consumer)
             left = {task for task in asyncio.all_tasks() - before if not self.is_of_source(task)}
             assert not left, (
-                f"a run that was cancelled left the tasks {left}: cancel and await them in a `finally` of `run`"
+                f"a run that was cancelled left the tasks {left}: cancel and await them in a `finally` of `run`, or let "
+                "`is_of_source` of the contract tell which tasks are those of a server of the test"
             )
         await run_to_end(publisher, consumer)
         check_payloads(consumer.payloads, case.payloads, "after runs that were cancelled, ")

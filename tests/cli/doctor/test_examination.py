@@ -1,5 +1,6 @@
 """Which checks `doctor` makes of a job, by its publisher."""
 
+import asyncio
 from contextlib import AsyncExitStack
 
 import recordpublisher as rp
@@ -7,6 +8,8 @@ from recordpublisher.cli.doctor.examination import Examination, settings_finding
 from recordpublisher.cli.doctor.streams import StreamUse
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameClaim, NameOwner
+from recordpublisher.publishers.properties.retry_properties import outage_policy
+from recordpublisher.publishers.retry import call_with_retries
 
 JOB = {"flink.sink": "memory", "flink.stream.recordpublisher": "lines"}
 
@@ -143,3 +146,24 @@ async def test_a_blocked_name_that_is_not_a_plugin_is_in_the_finding(monkeypatch
 
     (words,) = [each.words for each in findings if each.name == "plugins"]
     assert words.endswith("; RECORDPUBLISHER_BLOCK_PLUGINS names 'globex-htp', but no plugin of that name is installed")
+
+
+class RetryingLinesFactory(LinesFactory):
+    """Retries its calls for `flink.job.max.outage`, as the tutorial says, and its service is away."""
+
+    def __init__(self, properties):
+        super().__init__(properties)
+        self.policy = outage_policy(properties)
+
+    async def discover(self, stream):
+        async def refused():
+            raise rp.TransientError("GET /partitions", "ConnectError", "connection refused")
+
+        return await call_with_retries(refused, self.policy)
+
+
+async def test_the_check_of_a_plugin_that_retries_names_the_error_of_its_call():
+    async with asyncio.timeout(10):
+        verdict, words = (await found(RetryingLinesFactory))["orders: shards"]
+    assert verdict == "PROBLEM"
+    assert "connection refused" in words

@@ -32,6 +32,7 @@ from recordpublisher.publishers.properties.job_properties import (
 )
 from recordpublisher.publishers.properties.properties import Properties, why_without_effect
 from recordpublisher.publishers.properties.reading_properties import ENDPOINT, RECORD_PUBLISHER
+from recordpublisher.publishers.properties.retry_properties import MAX_OUTAGE
 from recordpublisher.publishers.properties.sink_properties import SINK_STREAM
 
 from ..execution import print_note
@@ -77,7 +78,8 @@ class Examination:
         self._deserializer = deserializer
         self._sink = sink
         self._registry = registry
-        self._properties = properties
+        # A plugin retries its calls by this property. Its check would be cut off, and would not name the error of the call.
+        self._properties = properties.merged({MAX_OUTAGE.key: 0})
         self._uses = uses
         self._opened = opened
         self._targets = targets
