@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import weakref
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ import recordpublisher as rp
 from recordpublisher.fetcher.sink import CommitNumber
 from recordpublisher.plugins.sinks.files.jsonl_sink import JsonlSink
 from recordpublisher.plugins.sinks.files.parquet_sink import ParquetSink
+from recordpublisher.plugins.sinks.files.sink import _NAME, _path_part
 from recordpublisher.plugins.sinks.files.staged_files import StagedFiles
 
 from fakes.batches import batch
@@ -394,12 +396,33 @@ async def test_only_columns_that_repeat_have_a_dictionary(tmp_path):
     ],
     ids=repr,
 )
-async def test_names_from_the_service_never_become_a_path_out_of_the_folder(kind, tmp_path, wrong):
+async def test_names_from_the_source_never_become_a_path_out_of_the_folder(kind, tmp_path, wrong):
     sink = sink_in(tmp_path / "out", kind)
     await sink.open(rp.SinkContext())
     named = dict(wrong)
     sequence = named.pop("sequence", "1")
     made = batch(b"a", **named)
     made.records[0].sequence_number = sequence
+    await sink.write(made)
+    await sink.flush()
+    await sink.close()
+
+    (file,) = visible(tmp_path / "out")
+    assert len(file.split("/")) == 3
+    assert len(os.path.basename(file)) < 256
+    assert visible(tmp_path) == [f"out/{file}"]
+
+
+async def test_an_archive_takes_no_name_that_cannot_be_in_a_path(kind, tmp_path):
+    sink = sink_in(tmp_path / "out", kind, **{"flink.sink.archive": "true"})
+    await sink.open(rp.SinkContext())
     with pytest.raises(rp.SinkError, match="cannot be part of"):
-        await sink.write(made)
+        await sink.write(batch(b"a", shard_id="eu west"))
+    await sink.close()
+
+
+def test_different_names_stay_different_in_paths():
+    names = ["..", ".", "a/b", "a%2Fb", "a b", "a" * 200, "a" * 201, "ü" * 40, "\ud800", "a"]
+    parts = [_path_part(name, _NAME) for name in names]
+    assert len(set(parts)) == len(names)
+    assert all(re.fullmatch(r"(?!\.{1,2}$)[A-Za-z0-9_.%~-]{1,128}", part) for part in parts)

@@ -6,8 +6,10 @@ import re
 import secrets
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -137,9 +139,11 @@ class FileSink(ArchivingSink):
     async def write(self, batch: RecordBatch) -> None:
         """Keep the batch for the next checkpoint.
 
-        Raises: SinkError if the names of the batch's stream and shard, or its sequence numbers, cannot be parts of a path.
+        Raises: SinkError if the sink keeps an archive, and the names of the batch's stream and shard, or its sequence numbers, cannot be
+        parts of a path.
         """
-        _check_names(batch)
+        if self.keeps_archive:
+            _check_names(batch)
         names = batch.stream, batch.shard_id, _row(batch, 0), _row(batch, -1)
         content, held_bytes = self.prepare(batch)
         covered = self._archived.range_of(batch) if self.keeps_archive else None
@@ -251,7 +255,8 @@ class FileSink(ArchivingSink):
             contents = [part.content for part in together if part.content is not None]
             writers = self.file_writers(contents, rejected) if contents else {}
             first, last = together[0], together[-1]
-            name, numbers = f"{first.first}-{last.last}", [""] * len(writers)
+            name = f"{_path_part(first.first, _POSITION)}-{_path_part(last.last, _POSITION)}"
+            numbers = [""] * len(writers)
             if (covered := joined_range(together)) is not None:
                 name = str(covered)
                 if not writers:  # The next range begins where this one ends.
@@ -259,7 +264,8 @@ class FileSink(ArchivingSink):
                 elif len(writers) > 1:
                     numbers = [f".{number}of{len(writers)}" for number in range(1, len(writers) + 1)]
             for (folder, writer), number in zip(writers.items(), numbers, strict=True):
-                path = f"{folder}/{first.stream}/{first.shard_id}/{name}{number}{self.suffix}"
+                place = f"{_path_part(first.stream, _NAME)}/{_path_part(first.shard_id, _NAME)}"
+                path = f"{folder}/{place}/{name}{number}{self.suffix}"
                 files[path.lstrip("/")] = writer
         return files
 
@@ -281,6 +287,23 @@ class _StagedContent(msgspec.Struct):
 # At most 110 characters, because the name of a file contains two sequence numbers, each with its sub-sequence number, and may have 255
 # bytes.
 _NUMBER = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,110}")
+_POSITION = re.compile(r"[A-Za-z0-9_.-]{1,118}")
+_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,128}")
+_LONGEST_QUOTED = 110
+
+
+def _path_part(text: str, valid: re.Pattern[str]) -> str:
+    """Return the name of a stream or shard, or a position, as it can be part of a path.
+
+    The Kinesis client checks the names that it receives, but other publishers may name shards and records as they like. Other characters
+    are written as in a URL, and a text that would then be too long as its hash. A `%` begins no valid name, so no two texts become one.
+    """
+    if valid.fullmatch(text):
+        return text
+    quoted = quote(text, safe="", errors="surrogatepass")
+    if len(quoted) <= _LONGEST_QUOTED and not quoted.startswith("."):  # Readers of folders leave out what begins with a point.
+        return quoted
+    return f"%{sha256(text.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 def _check_names(batch: RecordBatch) -> None:
