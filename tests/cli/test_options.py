@@ -1,5 +1,7 @@
 """Options that several commands share."""
 
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -28,6 +30,17 @@ def test_a_pair_without_a_value_takes_back_what_the_file_has(tmp_path):
     job.write_text("aws.region=of-the-file\nflink.metrics.exporters=prometheus\n")
 
     assert dict(PropertyOptions(["flink.metrics.exporters="]).read(job)) == {"aws.region": "of-the-file"}
+
+
+def test_the_current_folder_is_searched_for_what_a_file_names(tmp_path, monkeypatch):
+    """The check of a plugin's property may import it, as in `tail` with `--properties`."""
+    job = tmp_path / "job.properties"
+    job.write_text("aws.region=eu-west-1\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place])
+    PropertyOptions().read(job)
+
+    assert sys.path[-1] == str(tmp_path)
 
 
 def test_a_profile_brings_its_credentials():

@@ -59,7 +59,6 @@ def with_properties(command: Callable[..., Coroutine[Any, Any, None] | None]) ->
         if kind is PropertyOptions:
             work = command(options=options, **given)
         elif kind is JobProperties:
-            search_current_folder()  # The properties may name functions there.
             work = command(properties=with_short_outages(options.read_job(given.pop("job"))), **given)
         else:
             read = options.read(given.pop("file"))
@@ -156,11 +155,11 @@ class PropertyOptions:
 
     def _read(self, job: Path | str | None, check: Callable[[str, Properties], None]) -> Properties:
         above = self.given()
+        search_current_folder()  # Properties may name functions there, which the check of a plugin's property may import.
         if job is not None and is_python_job(str(job)):
             # Imported here because it loads the AWS SDK.
             from ..plugins.runtime.job_of_program import describe_program
 
-            search_current_folder()
             return describe_program(str(job), above)[0]
         given = Properties() if job is None else Properties.from_file(job)
         check(str(job), given)
