@@ -63,7 +63,7 @@ def stream(
     - Positions are stored only if the call itself says where, with `state_uri` or `state_store`. Then the iteration runs as the job whose
       positions these are, and resumes there. If that job already runs in another process, that process ends with FencedError.
     - Otherwise the iteration does not act as a job. From a job's `properties` it ignores the store of positions, the group and the dead
-      letters; bad records are skipped. It polls, and does not use the job's consumer of enhanced fan-out.
+      letters: a bad record that would become one is skipped. It polls, and does not use the job's consumer of enhanced fan-out.
 
     While a service is unavailable, calls are retried for `max_outage`: 30 s if the iteration has a bound, otherwise 15 minutes.
 
@@ -353,7 +353,7 @@ _SUBSCRIBING = {RECORD_PUBLISHER: "publisher", ARCHIVE_LIVE: "archive_live"}
 def without_job_identity(job: Properties) -> Properties:
     """Return the properties of a job for a reader that must not act as the job.
 
-    These properties name no store, group of workers or dead letters, so bad records are skipped. The reader polls. With the job's fan-out
+    These properties name no store, group of workers or dead letters: a bad record that would become one is skipped. The reader polls. With the job's fan-out
     consumer it would end the job's subscriptions, and could deregister the consumer at its end.
     """
     is_kept = job.value(ON_BAD_RECORD) != "DEAD_LETTER"
