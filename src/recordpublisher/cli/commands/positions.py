@@ -188,7 +188,7 @@ DRY_RUN = "Nothing was written: this was a dry run. --apply writes it to {}."
 
 def state_text(state: ShardState) -> str:
     """Return the position from which a shard is read next, as text."""
-    waiting = " when its parents have ended" if state.waiting else ""
+    waiting = " when its parents have ended" if state.waiting and state.parents else ""
     if state.ended:
         return "ended"
     return f"after {state.position}" if state.position is not None else f"from {_start_text(state.start)}{waiting}"
