@@ -1,6 +1,8 @@
 """The client reads and writes an account in its own process."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,6 +18,7 @@ from recordpublisher.publishers.errors import (
     TransientError,
 )
 from recordpublisher.publishers.kinesis import KinesisClient
+from recordpublisher.publishers.kinesis.client import TRANSPORTS_OF_THREADS
 from recordpublisher.publishers.positions import StartingPosition
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.shards import Shard
@@ -168,3 +171,36 @@ async def test_encoded_bodies_of_the_client_are_accepted():
         await sink.put(b"1", "k")
 
     assert len(stream.open_shards[0].log) == 1
+
+
+def test_threads_that_a_test_starts_use_the_account_of_the_innermost_block():
+    """Otherwise a unit test would write to the service."""
+
+    def put(name):
+        with rp.Producer("orders", region="us-east-1") as producer:
+            producer.put(name, "k")
+
+    def read():
+        return [record.data for record in rp.consume("orders", region="us-east-1", start="earliest", stop_at_tip=True)]
+
+    with in_memory({"orders": 1}):
+        with in_memory({"orders": 1}), ThreadPoolExecutor(1) as pool:
+            pool.submit(put, b"inner").result()
+            assert read() == [b"inner"]
+        thread = threading.Thread(target=put, args=(b"outer",))
+        thread.start()
+        thread.join()
+        assert read() == [b"outer"]
+    assert TRANSPORTS_OF_THREADS == []
+
+
+async def test_blocks_of_two_tasks_stay_apart():
+    async def put_and_read(name):
+        with in_memory({"orders": 1}):
+            async with rp.KinesisSink("orders", region="us-east-1") as sink:
+                await asyncio.sleep(0.01)
+                await sink.put(name, "k", wait=True)
+            reading = rp.consume("orders", region="us-east-1", start="earliest", stop_at_tip=True)
+            return [record.data async for record in reading]
+
+    assert await asyncio.gather(put_and_read(b"1"), put_and_read(b"2")) == [[b"1"], [b"2"]]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from recordpublisher.publishers.clock import SystemClock
-from recordpublisher.publishers.kinesis.client import TRANSPORTS
+from recordpublisher.publishers.kinesis.client import TRANSPORTS, TRANSPORTS_OF_THREADS
 from recordpublisher.publishers.kinesis.codec import RAW_EVENTS, RESPONSE_DECODERS
 from recordpublisher.publishers.kinesis.error_mapping import StreamLostError, error_for_code, translate_errors
 
@@ -28,10 +28,10 @@ BUFFER_BYTES = 1 << 16
 def in_memory(
     streams: Mapping[str, int], *, region: str = "us-east-1", clock: Clock | None = None
 ) -> Iterator[Account]:
-    """Let every job and client that is started in the `with` block use an account in this process, without a port.
+    """Let every job and client that is made in the `with` block use an account in this process, without a port.
 
-    This is for tests of a job, on any event loop. `account.find("orders").put(b"...", "key")` puts a record; the `split` and `merge` of the
-    stream reshard it.
+    This is for tests of a job, on any event loop and in any thread. A job or sink that was made before the block calls the service.
+    `account.find("orders").put(b"...", "key")` puts a record; the `split` and `merge` of the stream reshard it.
 
     - `streams`: the number of shards of each stream, by its name.
     - `region`: the region in the ARNs.
@@ -43,11 +43,17 @@ def in_memory(
         clock.on_advance(account.wake_all)
     for name, shard_count in streams.items():
         account.create_stream(name, shard_count)
-    token = TRANSPORTS.set(lambda: MemoryTransport(account))
+
+    def transport() -> MemoryTransport:
+        return MemoryTransport(account)
+
+    token = TRANSPORTS.set(transport)
+    TRANSPORTS_OF_THREADS.append(transport)
     try:
         yield account
     finally:
         TRANSPORTS.reset(token)
+        TRANSPORTS_OF_THREADS.remove(transport)
 
 
 class MemoryTransport:

@@ -353,8 +353,8 @@ _SUBSCRIBING = {RECORD_PUBLISHER: "publisher", ARCHIVE_LIVE: "archive_live"}
 def without_job_identity(job: Properties) -> Properties:
     """Return the properties of a job for a reader that must not act as the job.
 
-    These properties name no store, group of workers or dead letters: a bad record that would become one is skipped. The reader polls. With the job's fan-out
-    consumer it would end the job's subscriptions, and could deregister the consumer at its end.
+    These properties name no store, group of workers or dead letters: a bad record that would become one is skipped. The reader polls. With
+    the job's fan-out consumer it would end the job's subscriptions, and could deregister the consumer at its end.
     """
     is_kept = job.value(ON_BAD_RECORD) != "DEAD_LETTER"
     polled = [each.key for each in _SUBSCRIBING if job.value(each) == "EFO"]

@@ -52,6 +52,11 @@ log = logging.getLogger("recordpublisher.kinesis")
 
 TRANSPORTS: ContextVar[Callable[[], Transport] | None] = ContextVar("recordpublisher_transports", default=None)
 """Makes the transports of all clients in this context, if it is set. Tests set it through `recordpublisher.local.in_memory`."""
+TRANSPORTS_OF_THREADS: list[Callable[[], Transport]] = []
+"""Each value that `TRANSPORTS` has somewhere in this process. The last one is used in contexts in which none is set.
+
+A thread that a test starts has a new context, and would otherwise call the real service.
+"""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -75,7 +80,7 @@ class KinesisClient:
     ) -> None:
         streams = tuple(streams)
         self._arns = {stream_name(stream): arn for stream in streams if (arn := arn_of(stream))}
-        make = TRANSPORTS.get()
+        make = TRANSPORTS.get() or next(reversed(TRANSPORTS_OF_THREADS), None)
         transport = make() if transport is None and make is not None else transport
         self._transports = StreamTransports(properties, streams) if transport is None else OneTransport(transport)
         self._read_buffer = bytearray(SUBSCRIPTION_BUFFER_BYTES)
