@@ -1,5 +1,6 @@
 """Queues pass the contract of sources that acknowledge, and each kind of broken one fails one of its tests."""
 
+import asyncio
 from contextlib import asynccontextmanager
 
 import pytest
@@ -71,6 +72,16 @@ class CutsReceivesOff(FakeSource):
 
     async def receive(self, metrics):
         return await self._take()
+
+
+class CutsSlowReceivesOff(FakeSource):
+    """Does the same while its service answers, which takes long after a connection that takes some steps."""
+
+    async def receive(self, metrics):
+        await asyncio.sleep(0.02)
+        taken = await self._take()
+        await asyncio.sleep(0.2)
+        return taken
 
 
 class DoesNotRelease(FakeSource):
@@ -157,6 +168,7 @@ def test_a_queue_that_uses_a_number_again_is_found():
     ("broken", "test"),
     [
         (CutsReceivesOff, "test_a_cancelled_receive_hides_nothing"),
+        (CutsSlowReceivesOff, "test_a_cancelled_receive_hides_nothing"),
         (DoesNotRelease, "test_what_is_released_comes_again_at_once"),
         (DoesNotProlong, "test_what_is_prolonged_stays_hidden"),
         (DoesNotAcknowledge, "test_what_is_acknowledged_does_not_come_again"),
