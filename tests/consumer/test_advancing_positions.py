@@ -57,6 +57,12 @@ def test_a_batch_that_is_not_behind_the_last_position_is_refused(batches):
         check(*batches)
 
 
+def test_a_sequence_number_that_could_not_be_stored_is_refused_with_the_limit():
+    check(("1" * 256,))
+    with pytest.raises(PluginError, match=r"which has 257 characters: the sequence number of a position may have 256"):
+        check(("1" * 257,))
+
+
 def test_the_error_names_both_positions():
     with pytest.raises(
         PluginError, match=re.escape("after the position 10 it gave 2 records from 8-1 on, with the position 9.")

@@ -23,7 +23,7 @@ from recordpublisher.publishers.errors import (
     PluginError,
     causes_of,
 )
-from recordpublisher.publishers.positions import WHOLE_RECORD, SequenceNumber
+from recordpublisher.publishers.positions import LONGEST_SEQUENCE, WHOLE_RECORD, SequenceNumber
 from recordpublisher.publishers.records import PoisonedRecord, RecordBatch, RecordColumns, SkippedRecords, UserRecord
 from recordpublisher.publishers.user_code import add_note, describe_error, is_raised_in_user_code, log_user_error
 
@@ -566,6 +566,11 @@ class AdvancingPositions:
             begins_at = SequenceNumber(first.sequence_number, first.sub_sequence_number)
             if any(found == last or self._is_behind(found, last) for found in (begins_at, position)):
                 raise self._goes_back(batch, f"{counted(len(batch), 'record')} from {begins_at} on", last)
+        if len(position.sequence) > LONGEST_SEQUENCE:
+            raise PluginError(
+                f"{self._publisher} gave the position {position.sequence[:40]!r}... of {batch.shard.key}, which has "
+                f"{len(position.sequence)} characters: the sequence number of a position may have {LONGEST_SEQUENCE}"
+            )
         if len(batch):
             self._check_records(batch)
             end = batch.records[-1]

@@ -19,6 +19,7 @@ import msgspec
 from ..publishers import kinesis
 from ..publishers.async_port import AsyncPort
 from ..publishers.errors import PluginError, RetriesExhaustedError, StateError, StoreUnavailableError
+from ..publishers.positions import LONGEST_SEQUENCE
 from ..publishers.retry import Failures, RetryPolicy
 from ..publishers.safe_text import repr_of
 from ..publishers.user_code import PluginCall, close_or_leave
@@ -294,7 +295,7 @@ async def wait_for_store(call: Callable[[], Awaitable[T]], policy: RetryPolicy, 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Millis = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """A time (epoch ms), or a watermark."""
-SequenceText = Annotated[str, msgspec.Meta(max_length=256)]
+SequenceText = Annotated[str, msgspec.Meta(max_length=LONGEST_SEQUENCE)]
 """The text of a sequence number. Kinesis has numbers of 56 digits; those of other sources may be longer."""
 ShardKey = Annotated[str, msgspec.Meta(pattern="./[^/]+$")]
 """`Shard.key`: stream name and shard id."""

@@ -7,13 +7,15 @@ from enum import StrEnum
 from typing import Self
 
 WHOLE_RECORD = -1
+LONGEST_SEQUENCE = 256
+"""The most characters of a sequence number that can be stored as a position. Kinesis has 56 digits, and cursors of other services have more."""
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceNumber:
     """A position in a shard: every record up to and including it was processed.
 
-    - `sequence`: the service's decimal number as text. Sources other than Kinesis may use any text.
+    - `sequence`: the service's decimal number as text. Sources other than Kinesis may use any text of up to 256 characters.
     - `sub_sequence`: -1 if the whole record was processed. Otherwise the last processed sub-record of a KPL aggregate.
     - `continuation`: whether this is the ContinuationSequenceNumber of an event of enhanced fan-out. Only SubscribeToShard accepts it, so
       polling never uses it.
