@@ -8,7 +8,7 @@ from typing import Self
 
 WHOLE_RECORD = -1
 LONGEST_SEQUENCE = 256
-"""The most characters of a sequence number that can be stored as a position. Kinesis has 56 digits, and cursors of other services have more."""
+"""The most characters of a sequence number that can be stored as a position. Kinesis has 56 digits, other sources may have more."""
 
 
 @dataclass(frozen=True, slots=True)
