@@ -268,11 +268,15 @@ def _is_for_pydantic(into: Any) -> bool:
 
 def _parts(into: Any) -> Iterator[Any]:
     """Yield a type and the types that it is made of: `list[A | B]` has the parts `list[A | B]`, `A | B`, `A` and `B`."""
-    into = underlying_type(into)
-    yield into
-    if typing.get_origin(into) is not typing.Literal:
-        for each in typing.get_args(into):
-            yield from _parts(each)
+    seen, waiting = set[int](), [into]
+    while waiting:
+        each = waiting.pop()
+        if id(each) in seen:  # A `type` statement may refer to itself.
+            continue
+        seen.add(id(each))
+        yield (part := underlying_type(each))
+        if typing.get_origin(part) is not typing.Literal:
+            waiting += typing.get_args(part)
 
 
 def _union_members(of: Any) -> list[Any]:
