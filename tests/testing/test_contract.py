@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -162,3 +162,34 @@ def test_a_blocked_loop_fails_at_the_line_that_blocks(broken, method):
 
     assert time.monotonic() - began < 30
     assert signal.getsignal(signal.SIGALRM) is handler
+
+
+class HangsInAThread(Plugin):
+    async def work(self):
+        await asyncio.to_thread(time.sleep, 3)
+
+
+def test_a_thread_that_does_not_return_does_not_delay_the_end_of_a_test():
+    contract, began = Fine(), time.monotonic()
+    contract.plugin, contract.deadline = HangsInAThread, 0.2
+
+    with pytest.raises(AssertionError, match=r"the test has not ended after 0.2 s"):
+        contract.test_it_works()
+    assert time.monotonic() - began < 2.5
+
+
+class RetriesWhateverItCatches(Plugin):
+    async def work(self):
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            with suppress(Exception):
+                time.sleep(5)  # noqa: ASYNC251 - it blocks on purpose
+
+
+def test_a_call_that_blocks_again_after_each_error_fails_the_test():
+    contract, began = Fine(), time.monotonic()
+    contract.plugin, contract.deadline = RetriesWhateverItCatches, 0.2
+
+    with pytest.raises(AssertionError, match="a call has blocked the event loop"):
+        contract.test_it_works()
+    assert time.monotonic() - began < 10

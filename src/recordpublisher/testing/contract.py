@@ -10,6 +10,7 @@ import threading
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import update_wrapper
 from types import FrameType, TracebackType
@@ -39,8 +40,20 @@ class Contract(ABC, Generic[Case]):
         """Return an async context manager with a fresh case for one test. At its end it closes everything that it has opened."""
 
     def execute(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a test's coroutine on a loop of its own."""
-        asyncio.run(work)
+        """Run a test's coroutine on a loop of its own. Do not wait for a thread of `asyncio.to_thread` that has not returned by then."""
+
+        async def run() -> None:
+            asyncio.get_running_loop().set_default_executor(_LeavingExecutor())
+            await work
+
+        asyncio.run(run())
+
+
+class _LeavingExecutor(ThreadPoolExecutor):
+    """An executor that leaves a call which hangs in its thread. Otherwise the end of the loop would wait for it, beyond the deadline."""
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait=False, cancel_futures=cancel_futures)
 
 
 EARLIEST_MS, LATEST_MS = 946_684_800_000, 4_102_444_800_000
@@ -198,6 +211,10 @@ class _CaseRun(Generic[Case]):
         return [testing, *(started - {testing})]
 
 
+class _StillBlocked(BaseException):
+    """A call has caught the errors that interrupted it, and blocks the event loop again."""
+
+
 class _BlockedLoop:
     """A context manager that interrupts a call which blocks the event loop for `seconds`. The call then raises AssertionError.
 
@@ -214,6 +231,7 @@ class _BlockedLoop:
         self._seconds = seconds
         self._pause = seconds / self.CHECKS
         self.fault = ""
+        self._interrupts = 0
         self._has_run = self._is_blocked = False
         self._has_ended = threading.Event()
 
@@ -257,6 +275,8 @@ class _BlockedLoop:
                 f"a call has blocked the event loop for {self._seconds:g} s: make it `await`, or call what blocks with "
                 f"asyncio.to_thread. It is at {running_line(frame)}"
             )
-            raise AssertionError(self.fault)
+            self._interrupts += 1
+            # A driver may retry after any Exception, and would block the loop again and again.
+            raise AssertionError(self.fault) if self._interrupts < 3 else _StillBlocked(self.fault)
         if callable(self._previous):
             self._previous(number, frame)
