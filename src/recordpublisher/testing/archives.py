@@ -34,7 +34,9 @@ def archive_of(
     - A folder: the archive that `flink.sink.archive` wrote there. It may have only some of the files, but needs its folder
       `_recordpublisher`.
     - An iterable of records (made by `record`), payloads (bytes, text) or values, in the order of each shard. They are written into a
-      temporary folder, which is deleted when the `with` block ends. Payloads and values get the sequence numbers 1, 2, 3 and so on.
+      temporary folder, which is deleted when the `with` block ends. Payloads and values get the sequence numbers 1, 2, 3 and so on. The
+      `event_time` of a record is not kept, because the job computes it: by default it is `arrival`, else give the payload a field for it
+      (`flink.watermark.timestamp.field`).
 
     `shards`: the shards with their parents, if the parents matter. Any other shard of a record has no parents.
 
