@@ -44,7 +44,7 @@ def record(
     - `sub_sequence_number`: the index within a KPL aggregate, or -1 outside an aggregate.
     - `hash_key`: the explicit hash key.
     - `arrival`: when the service accepted the record, as epoch ms or as a datetime with a zone.
-    - `event_time`: the event time in the same form. If it is None, it is `arrival`. A job that reads the record computes it anew.
+    - `event_time`: the event time in the same form. If it is None, it is `arrival`. A job that reads the record computes its own.
 
     Raises: TypeError if `data` has another type, or if a value cannot be written as JSON; ConfigurationError if a datetime has no zone.
     """
