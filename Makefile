@@ -28,7 +28,7 @@ demo: $(DEMO)/.installed  ## a year of flights through Kinesis and Spark, live: 
 	$(DEMO)/bin/recordpublisher demo --publisher $(PUBLISHER)
 
 test: $(STAMP)  ## the suite in four minutes: without slow tests, long runs, and with one small Spark job
-	$(BIN)/pytest -p no:cacheprovider -n 4 --dist loadfile --no-loadscope-reorder -m "not (slow or servers or $(LONG)) and (sample or not spark)"
+	$(BIN)/pytest -p no:cacheprovider -n 5 --dist loadfile --no-loadscope-reorder -m "not (slow or servers or $(LONG)) and (sample or not spark)"
 
 test-spark: $(STAMP) servers  ## what needs Spark or foreign servers, and is not slow (six minutes)
 	$(BIN)/pytest -p no:cacheprovider -m "((spark and not sample) or servers) and not (slow or $(LONG))"
