@@ -301,9 +301,8 @@ def _path_part(text: str, valid: re.Pattern[str]) -> str:
     if valid.fullmatch(text):
         return text
     quoted = quote(text, safe="", errors="surrogatepass")
-    if len(quoted) <= _LONGEST_QUOTED and not quoted.startswith(
-        "."
-    ):  # Readers of folders leave out what begins with a point.
+    # Readers of folders leave out what begins with a point.
+    if len(quoted) <= _LONGEST_QUOTED and not quoted.startswith("."):
         return quoted
     return f"%{sha256(text.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
