@@ -84,6 +84,9 @@ GROUPS = (
 _OF_SINKS = "flink.sink."
 _OTHER_NAMES = {
     **{"region_name": "region", "bootstrap_servers": "region", "endpoint_url": "endpoint", "group_id": "job_name"},
+    "aws_access_key_id": "credentials_provider_basic_accesskeyid",
+    "aws_secret_access_key": "credentials_provider_basic_secretkey",
+    "aws_session_token": "credentials_provider_basic_sessiontoken",
     **dict.fromkeys(("initial_position", "initial_position_in_stream", "auto_offset_reset"), "start"),
 }
 """Keyword arguments of boto3, the KCL and Kafka's clients, each with ours for the same thing."""
@@ -407,17 +410,17 @@ def property_of_keyword(keyword: str) -> Property[Any]:
     if keyword not in known:
         hint = "".join(f"; did you mean '{nearest}'?" for nearest in _nearest_keywords(keyword, known)[:1])
         valid = "a key of `recordpublisher properties` without flink. or aws., with _ for each dot; a plugin's keys go into a mapping"
-        of_plugin = [
-            each.key
-            for each in declared_properties()
-            if keyword in (each.keywords[-1], each.key.replace("-", "_").replace(".", "_"))
-        ]
+        of_plugin = [each.key for each in declared_properties() if is_of_plugin(each) and _names(keyword, each)]
         if of_plugin:
             hint = f": it is a plugin's property, and given as {{'{of_plugin[0]}': ...}} in `properties`, a mapping"
         # The value is not shown, because it may be a secret of a plugin.
         reason = f"there is no such keyword argument{hint}"
         raise ConfigurationError(keyword, valid=valid, reason=reason, statement="is not accepted")
     return known[keyword]
+
+
+def _names(keyword: str, declared: Property[Any]) -> bool:
+    return keyword in (declared.keywords[-1], re.sub("[-.]", "_", declared.key))
 
 
 @cache
@@ -437,7 +440,7 @@ def _nearest_keywords(keyword: str, known: Mapping[str, Property[Any]]) -> list[
     """Return the `known` keyword arguments that are nearest to the unknown `keyword`.
 
     1. If `keyword` is one of another library, return ours for the same thing.
-    2. Else return the ones whose key ends in `keyword` (`initpos`). Keys of sinks are left out.
+    2. Else return the ones whose key is `keyword` (`aws_region`) or ends in it (`initpos`, `access_key_id`). Keys of sinks are left out.
     3. Else return one with a similar spelling.
     """
     if keyword in _OTHER_NAMES:
@@ -445,7 +448,8 @@ def _nearest_keywords(keyword: str, known: Mapping[str, Property[Any]]) -> list[
     ending = "." + keyword.replace("_", ".")
     of_sinks = (_OF_SINKS, DEAD_LETTER.key)
     keys = {name: declared.key for name, declared in known.items() if not declared.key.startswith(of_sinks)}
-    with_ending = [name for name, key in keys.items() if key.endswith(ending)]
+    last = ending.replace(".", "")
+    with_ending = [name for name, key in keys.items() if f".{key}".endswith(ending) or key.rpartition(".")[2] == last]
     return with_ending or difflib.get_close_matches(keyword, known, n=1, cutoff=MIN_SIMILARITY)
 
 

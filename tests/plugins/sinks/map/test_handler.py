@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+import pydantic
 import pytest
 
 import recordpublisher as rp
@@ -156,6 +157,22 @@ async def of_document(value: Document): ...
 async def of_mapping(value: Mapping[str, int]): ...
 
 
+class First(pydantic.BaseModel):
+    version: typing.Literal[1] = 1
+
+
+class Second(pydantic.BaseModel):
+    version: typing.Literal[2] = 2
+
+
+Versions = typing.Annotated[First | Second, pydantic.Field(discriminator="version")]
+
+
+async def of_versions(value: Versions): ...
+async def of_lists_of_versions(values: list[Versions]): ...
+async def of_optional_versions(value: Versions | None): ...
+
+
 FITTING = [
     (of_value, Order),
     (of_value, Order | None),
@@ -167,6 +184,10 @@ FITTING = [
     (of_bytes, None),
     (of_typed_record, Refund),
     (of_value, lambda record: record.data),
+    (of_versions, Versions),
+    (of_versions, First),
+    (of_optional_versions, Versions),
+    (of_lists_of_versions, list[Versions]),
 ]
 OTHERS = [
     (of_value, Refund, "Refund"),
@@ -175,6 +196,8 @@ OTHERS = [
     (of_value, "json", "dict"),
     (of_value, None, "bytes"),
     (of_bytes, "text", "str"),
+    (of_versions, Order, "Order"),
+    (of_value, Versions, "First . Second"),
 ]
 
 

@@ -314,14 +314,17 @@ def _list_in(annotation: Any) -> Any:
 
 def _classes_of(given: Any) -> list[type]:
     """Return the classes of a type or of a union, or [] if one of its members is not a class."""
-    members = [given]
-    if typing.get_origin(given) in (typing.Union, types.UnionType):
-        members = list(typing.get_args(given))
-    classes = [dict if typing.is_typeddict(each) else typing.get_origin(each) or each for each in map(_bare, members)]
+    classes = [dict if typing.is_typeddict(each) else typing.get_origin(each) or each for each in _members_of(given)]
     # Classes that implement a protocol are not its subclasses, so `issubclass` cannot compare protocols.
     is_known = all(isinstance(each, type) and typing.Protocol not in each.__mro__ for each in classes)
     return classes if is_known else []
 
 
-def _bare(given: Any) -> Any:
-    return underlying_type(given.__origin__ if typing.get_origin(given) is typing.Annotated else given)
+def _members_of(given: Any) -> list[Any]:
+    """Return the members of a union, or the type itself. Annotated types and aliases are resolved, also around and within the union."""
+    given = underlying_type(given)
+    if typing.get_origin(given) is typing.Annotated:
+        return _members_of(given.__origin__)
+    if typing.get_origin(given) in (typing.Union, types.UnionType):
+        return [member for each in typing.get_args(given) for member in _members_of(each)]
+    return [given]
