@@ -1,10 +1,11 @@
 """Timestamp assigners: arrival, a field, a user's function."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 
+import msgspec
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -22,8 +23,8 @@ from recordpublisher.consumer.event_time import (
     timestamp_assigner_for,
 )
 from recordpublisher.publishers.errors import ConfigurationError
+from recordpublisher.publishers.properties.job_properties import FUTURE_LIMIT
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.testing import EPOCH_MS
 
 from fakes.batches import batch
 
@@ -174,7 +175,7 @@ def test_w12_a_time_outside_the_years_1_to_9999_raises(time):
 
 
 def test_seconds_in_place_of_ms_are_told_once_with_what_they_were_read_as(caplog):
-    times = ImplausibleTimes()
+    times = ImplausibleTimes(3_600_000)
     for _ in range(3):
         times.look_at(batch(b"a", b"b"), [1_700_000_000_000, 1_700_000_000])
     assert [line.getMessage() for line in caplog.records] == [
@@ -183,13 +184,33 @@ def test_seconds_in_place_of_ms_are_told_once_with_what_they_were_read_as(caplog
     ]
 
 
-@pytest.mark.parametrize(("time", "is_told"), [(EPOCH_MS + 86_400_000, False), (EPOCH_MS + 90_000_000, True)])
-def test_a_time_more_than_a_day_ahead_of_its_arrival_is_told(caplog, time, is_told):
-    ImplausibleTimes().look_at(batch(b"a"), [time])
-    assert bool(caplog.records) is is_told
-    if is_told:
-        words = "more than a day after the record's arrival; flink.watermark.future.limit limits how far it counts for watermarks"
-        assert caplog.messages[0].endswith(words)
+@pytest.mark.parametrize(
+    ("limit", "ahead", "told"),
+    [
+        (3_600_000, 3_600_000, None),
+        (
+            3_600_000,
+            3_600_001,
+            "more than 60 min after the record's arrival, so it counts as the arrival time for watermarks",
+        ),
+        (-1, 86_400_000, None),
+        (-1, 86_400_001, "more than 24 h after the record's arrival, and moves the watermark as far"),
+    ],
+)
+def test_a_time_too_far_after_its_arrival_is_told_with_what_it_does_to_watermarks(caplog, limit, ahead, told):
+    arrived = batch(b"a")
+    ImplausibleTimes(limit).look_at(arrived, [arrived.arrival_millis[0] + ahead])
+    assert [told in message and FUTURE_LIMIT.key in message for message in caplog.messages] == [True] * bool(told)
+
+
+def test_a_time_is_compared_with_the_arrival_of_its_own_record(caplog):
+    first, second = batch(b"a", b"b").records
+    later = msgspec.structs.replace(second, arrival=second.arrival + 7_200)
+    two_hours = replace(batch(b"a", b"b"), records=[first, later])
+    times = list(two_hours.arrival_millis)
+    ImplausibleTimes(3_600_000).look_at(two_hours, times)
+    assert times[1] - times[0] == 7_200_000
+    assert not caplog.messages
 
 
 def test_a_text_of_digits_is_epoch_ms():

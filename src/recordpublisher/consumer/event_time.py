@@ -17,6 +17,7 @@ from recordpublisher.publishers.user_code import check_user_function
 
 from ..publishers.log_fields import log_extra
 from ..publishers.properties.job_properties import FUTURE_LIMIT, TIMESTAMP_FIELD
+from ..publishers.retry import duration_words
 from .deserialization import json_field_decoder
 
 EARLIEST_MS = -62_135_596_800_000
@@ -155,28 +156,36 @@ def check_arrivals(publisher: str, batch: RecordBatch) -> None:
 
 
 class ImplausibleTimes:
-    """Logs one warning for a job if an event time is probably not in ms. Seconds, for example, would be read as January 1970."""
+    """Logs one warning for a job if an event time is probably wrong: not in ms, or from a clock that is wrong.
 
-    def __init__(self) -> None:
+    For example, seconds that are read as ms are in January 1970.
+
+    `future_limit_ms`: `flink.watermark.future.limit`; if it is negative, a day is the limit of the warning.
+    """
+
+    def __init__(self, future_limit_ms: int) -> None:
+        self._limit_ms = future_limit_ms if future_limit_ms >= 0 else DAY_MS
+        self._is_capped = future_limit_ms >= 0
         self._has_warned = False
 
     def look_at(self, batch: RecordBatch, times: Sequence[int]) -> None:
-        """Log a warning if an event time is before the year 2000, or more than a day after the arrival of the first record."""
-        highest = batch.arrival_millis[0] + DAY_MS
-        if self._has_warned or (min(times) >= EARLIEST_PLAUSIBLE_MS and max(times) <= highest):
+        """Log a warning if an event time is before the year 2000, or further after its record's arrival than the limit."""
+        arrivals, limit = batch.arrival_millis, self._limit_ms
+        if self._has_warned or (min(times) >= EARLIEST_PLAUSIBLE_MS and max(times) <= min(arrivals) + limit):
+            return
+        pairs = enumerate(zip(times, arrivals, strict=True))
+        found = (each for each, (time, at) in pairs if not EARLIEST_PLAUSIBLE_MS <= time <= at + limit)
+        if (index := next(found, None)) is None:
             return
         self._has_warned = True
-        index = next(index for index, time in enumerate(times) if not EARLIEST_PLAUSIBLE_MS <= time <= highest)
-        ahead = (
-            f"it is more than a day after the record's arrival; {FUTURE_LIMIT.key} limits how far it counts for "
-            "watermarks"
-        )
         # A time in microseconds never gets here: it is after the year 9999, so `check_times` has refused its record.
-        hint = (
-            ahead
-            if times[index] > highest
-            else "a number is read as epoch ms; if this one is in seconds, multiply it by 1000"
-        )
+        hint = "a number is read as epoch ms; if this one is in seconds, multiply it by 1000"
+        if times[index] > arrivals[index] + limit:
+            hint = f"it is more than {duration_words(limit / 1000)} after the record's arrival, "
+            if self._is_capped:
+                hint += f"so it counts as the arrival time for watermarks ({FUTURE_LIMIT.key}); futureEventTimes counts such records"
+            else:
+                hint += f"and moves the watermark as far; {FUTURE_LIMIT.key} limits that"
         log.warning(
             "the event time of record %s of %s was read as %s: %d ms since 1970; %s",
             batch.records[index].sequence_number,

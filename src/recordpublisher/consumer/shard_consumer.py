@@ -343,7 +343,7 @@ class BatchDecorator:
         self._decompressor = decompressor
         self._timestamp_assigner = timestamp_assigner
         self._poison_policy = PoisonPolicy(on_poison, skipped_log)
-        self._implausible_times = implausible_times or ImplausibleTimes()
+        self._implausible_times = implausible_times or ImplausibleTimes(future_limit_ms)
         self._metrics = metrics
         self._future_limit_ms = future_limit_ms
         self.strategy = strategy

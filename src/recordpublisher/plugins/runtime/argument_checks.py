@@ -243,7 +243,7 @@ def batch_decorator_factory(
         strategy = partial(AssignedWatermarks, properties, watermark_assigner)
     on_poison, limit = OnBadRecord[properties.value(ON_BAD_RECORD)], properties.value(FUTURE_LIMIT)
     decompressor = decompressor_for(properties) or getattr(values, "decompressor", None)
-    skipped_log, implausible_times = SkippedRecordsLog(log), ImplausibleTimes()
+    skipped_log, implausible_times = SkippedRecordsLog(log), ImplausibleTimes(limit)
 
     def decorator_for(shard: Shard, metrics: ShardMetrics) -> BatchDecorator:
         return BatchDecorator(
