@@ -528,3 +528,41 @@ async def test_a_field_that_names_its_column_gets_it_and_no_number_is_rounded(ur
     assert columns_of(uri)["pieces"] == "INTEGER"
     assert columns_of(uri)["weight"] == "REAL"
     assert "price" not in caplog.text
+
+
+async def test_a_field_may_be_named_explicit_hash_key(uri):
+    values = [{"id": 1, "value": "five", "data": "x", "explicit_hash_key": "h"}, {"id": 2}]
+    for count in (1, 2):  # the second start finds the table
+        await commit(uri, *values[:count], sink_sql_columns="EVOLVE")
+    stored = query(uri, "select id, value, data, explicit_hash_key from records order by id")
+    assert stored == [(1, "five", "x", "h"), (2, None, None, None)]
+
+
+class WithNote(msgspec.Struct):
+    id: int
+    note: str
+
+
+@pytest.mark.parametrize(
+    ("table", "of", "lost"),
+    [
+        ("id bigint", None, "'note'"),
+        ("id bigint", WithNote, "'note'"),
+        ("id bigint, note text", None, None),
+        ("id bigint, value text", None, None),
+        ("id bigint, note text generated always as ('x') stored", None, None),
+    ],
+)
+async def test_one_warning_names_the_fields_that_are_not_stored(uri, caplog, table, of, lost):
+    query(uri, f"create table records ({table})")
+    values = [WithNote(1, "a") if of else {"id": 1, "note": "a"}] * 2
+    await commit(uri, *values, of=of)
+    told = [message for message in caplog.messages if "not stored" in message]
+    assert len(told) == bool(lost)
+    assert not lost or f"table records has no column for {lost}: the values of this field are not stored" in told[0]
+
+
+async def test_a_field_that_says_what_is_deleted_needs_no_column(uri, caplog):
+    query(uri, "create table records (id bigint primary key)")
+    await commit(uri, {"id": 1, "op": "I"}, sink_sql_key="id", sink_sql_delete="op=D")
+    assert "not stored" not in caplog.text

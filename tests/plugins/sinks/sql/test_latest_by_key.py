@@ -540,3 +540,22 @@ async def test_a_key_that_goes_under_the_job_ends_it_and_costs_no_record(uri, ch
             ):
                 await job.commit(of_shard((2, value)))
         assert job.rejected == []
+
+
+@pytest.mark.parametrize("name", ["value", "data", "explicit_hash_key", "event_time", "partition_key"])
+async def test_a_field_that_a_record_lacks_is_null_even_if_metadata_has_its_name(uri, name):
+    batches = [of_shard((1, {"id": 1, name: "a"}), (2, {"id": 2, name: "b"})), of_shard((3, {"id": 1}))]
+    for one in batches:  # the second start finds the table
+        async with Job(uri, delete="", sink_sql_columns="EVOLVE") as job:
+            await job.commit(one)
+            assert not job.rejected
+    assert query(uri, f"select id, {name} from records order by id") == [(1, None), (2, "b")]
+
+
+async def test_a_column_value_in_a_table_of_the_user_has_the_whole_document(uri):
+    metadata = "stream text, shard_id text, sequence_number text, sub_sequence_number int, partition_key text"
+    rest = "approximate_arrival_timestamp text, event_time bigint, value text"
+    query(uri, f"create table records (id bigint primary key, {metadata}, {rest})")
+    async with Job(uri, delete="") as job:
+        await job.commit(of_shard((1, {"id": 1})))
+    assert query(uri, "select id, value from records") == [(1, '{"id": 1}')]

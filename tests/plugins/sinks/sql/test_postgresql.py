@@ -541,3 +541,27 @@ async def test_a_row_that_is_skipped_leaves_no_warning_of_the_driver(uri, made, 
     await committed(sink, with_values(*[{"n": 1}, {"n": None}, {"n": 2**40}] * 3))
     assert query(uri, "select n from t") == [(1,)] * 3
     assert "psycopg" not in caplog.text
+
+
+async def test_a_column_of_a_domain_follows_the_rules_of_the_type_below_it(uri, made):
+    query(uri, "create domain price as numeric(9, 2) check (value < 100); create domain zoned as timestamptz")
+    query(uri, "create domain moment as zoned; create table records (id int, amount price, at moment)")
+    sink, rejected = made(), []
+
+    async def reject(record, reason):
+        rejected.append(reason)
+
+    await sink.open(rp.SinkContext(reject=reject))
+    query(uri, "alter role current_user set timezone to 'America/New_York'")
+    await committed(
+        sink,
+        with_values({"id": 1, "at": 1_700_000_000_000}, {"id": 2, "amount": "NaN"}, {"id": 3, "amount": 100}),
+        with_values({"id": 4, "at": "2026-11-22T06:00:00", "amount": 1.5}),
+    )
+    rows = query(uri, "select id, amount, at at time zone 'UTC' from records order by id")
+    assert rows == [
+        (1, None, datetime(2023, 11, 14, 22, 13, 20)),
+        (4, decimal.Decimal("1.50"), datetime(2026, 11, 22, 6)),
+    ]
+    assert rejected[0] == "column 'amount' (numeric) cannot take 'NaN'"
+    assert "price_check" in rejected[1]

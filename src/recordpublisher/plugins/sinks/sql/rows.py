@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -94,7 +95,13 @@ class RowBuilder:
         self._owned = (
             METADATA if self._is_of_fields else frozenset()
         )  # no field of a record has a place in these columns
-        metadata = METADATA if self._is_of_fields else RECORD_COLUMNS.keys()
+        made = columns_made_first(table)
+        metadata: Collection[str] = RECORD_COLUMNS.keys()
+        if self._is_of_fields:
+            metadata = METADATA
+        elif latest is not None and made:
+            # The sink created the table for a key, so its other columns are those of fields, even if one is named `value`.
+            metadata = made
         taken = metadata if is_keyed_by_record(table) else ()
         columns = [column for column in table.columns if not is_generated(column)]
         self._table = table
@@ -124,6 +131,13 @@ class RowBuilder:
         """Return the fields that have no column. Return None if neither a field nor metadata has one: each record would be rejected."""
         left = [name for name in fields if name not in self._conversions]
         return left if self._metadata_columns or len(left) < len(fields) else None
+
+    def lost(self, fields: Collection[str]) -> list[str]:
+        """Return the fields of which nothing is stored: neither in a column of their own, nor in the column `value` of whole records."""
+        if "value" in self._metadata_columns:
+            return []
+        read = set() if self._latest is None else {self._latest.delete_field}
+        return sorted(set(fields) - read - set(self._table.columns.keys()))
 
     def losses(self, dialect: str, fields: Collection[str]) -> list[str]:
         """Return in words which columns lose part of a value without an error, and which part.
@@ -222,8 +236,21 @@ METADATA = frozenset((*IDENTITY, "partition_key", "approximate_arrival_timestamp
 
 def is_made_for_fields(table: Table) -> bool:
     """Return whether the sink created the table for fields: it has a record's metadata, but not the columns of whole records."""
-    names = set(table.columns.keys())
-    return is_keyed_by_record(table) and names >= METADATA and "explicit_hash_key" not in names
+    if not is_keyed_by_record(table) or not METADATA <= set(table.columns.keys()):
+        return False
+    # A field may be named `explicit_hash_key` too. Its column was added after those of the metadata.
+    return "explicit_hash_key" not in table.columns or METADATA == set(columns_made_first(table))
+
+
+def columns_made_first(table: Table) -> list[str]:
+    """Return the metadata columns with which the sink began a table that it created for fields; [] for any other table.
+
+    They are the first columns, in the order of `record_columns`. In a table with a key, a field may have the name of a metadata column, and
+    then its column comes later.
+    """
+    first = list(takewhile(METADATA.__contains__, table.columns.keys()))
+    is_in_order = first == [column.name for column in record_columns() if column.name in first]
+    return first if is_in_order and METADATA <= set(table.columns.keys()) else []
 
 
 def record_columns() -> list[Column[Any]]:

@@ -87,6 +87,7 @@ class TargetTable:
         - `latest` is given, and the table has no unique index of the key.
         """
         self._name, self._columns, self._latest = name, columns, latest
+        self._has_warned = False
         self._fields_of_type = columns_of_type(value_type)
         if latest is not None:
             latest.check_fields(self._fields_of_type)
@@ -131,9 +132,30 @@ class TargetTable:
         If the class of the values is declared, there are none, because its fields got their columns when the table was opened. A field that
         cannot have a column is left out, and its record is rejected later (see `RowBuilder`).
         """
-        if self._fields_of_type or not _needs_columns(self.table, self._columns):
+        if not _needs_columns(self.table, self._columns):
+            self._warn_of_lost_fields(batches)
+            return {}
+        if self._fields_of_type:
             return {}
         return _fields_of(self._dialect, batches, set(self.table.columns.keys()))
+
+    def _warn_of_lost_fields(self, batches: Sequence[RecordBatch]) -> None:
+        """Log once which fields are not stored. A column that was renamed would otherwise stay empty without a word."""
+        if self._has_warned:
+            return
+        # The first record of each batch is enough, because most records of a stream have the same fields.
+        firsts = [batch.values[0] for batch in batches if len(batch)]
+        names = self._fields_of_type or {name for each in firsts if isinstance(each, dict) for name in each}
+        if lost := self.rows.lost([name for name in names if isinstance(name, str)]):
+            self._has_warned = True
+            log.warning(
+                "table %s has no column for %s: the values of %s are not stored. Add columns (%s=EVOLVE does it), or a column 'value', "
+                "which stores whole records",
+                self._name,
+                few_of([f"'{name}'" for name in lost]),
+                "this field" if len(lost) == 1 else "these fields",
+                SQL_COLUMNS.key,
+            )
 
     def add_fields(self, connection: Connection, fields: FieldColumns) -> None:
         """Add a column for each field that lacks one.
@@ -438,6 +460,9 @@ def find_table(connection: Connection, name: str) -> Table | None:
         return None
     found = Table(table, MetaData(schema=schema or None), autoload_with=connection)
     for column in found.columns:
+        while isinstance(column.type, postgresql.DOMAIN):
+            # Values are converted and checked by the type below the domain. The database checks the domain's own constraints.
+            column.type = column.type.data_type
         if isinstance(column.type, types.JSON):
             column.type.none_as_null = True  # a field that is missing is NULL, not the null of JSON
     if not len(found.columns):
