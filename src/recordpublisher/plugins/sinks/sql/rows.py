@@ -236,10 +236,10 @@ METADATA = frozenset((*IDENTITY, "partition_key", "approximate_arrival_timestamp
 
 def is_made_for_fields(table: Table) -> bool:
     """Return whether the sink created the table for fields: it has a record's metadata, but not the columns of whole records."""
-    if not is_keyed_by_record(table) or not METADATA <= set(table.columns.keys()):
+    if not is_keyed_by_record(table) or not set(table.columns.keys()) >= METADATA:
         return False
     # A field may be named `explicit_hash_key` too. Its column was added after those of the metadata.
-    return "explicit_hash_key" not in table.columns or METADATA == set(columns_made_first(table))
+    return "explicit_hash_key" not in table.columns or set(columns_made_first(table)) == METADATA
 
 
 def columns_made_first(table: Table) -> list[str]:
@@ -250,7 +250,7 @@ def columns_made_first(table: Table) -> list[str]:
     """
     first = list(takewhile(METADATA.__contains__, table.columns.keys()))
     is_in_order = first == [column.name for column in record_columns() if column.name in first]
-    return first if is_in_order and METADATA <= set(table.columns.keys()) else []
+    return first if is_in_order and set(table.columns.keys()) >= METADATA else []
 
 
 def record_columns() -> list[Column[Any]]:
