@@ -207,11 +207,9 @@ def fields_of_model(value: Any, *, by_alias: bool = False) -> Any:
 def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
     try:
         if _is_for_pydantic(into):
-            for part in _parts(into):
-                if isinstance(part, msgspec.Meta) and any(getattr(part, name) is not None for name in _LIMITS):
-                    raise TypeError(f"pydantic decodes the whole type and does not check {part}: use pydantic.Field")
-                if _is_of_pydantic(part):
-                    _resolve(part)
+            _check_limits(into)
+            for model in filter(_is_of_pydantic, _parts(into)):
+                _resolve(model)
             return _adapter(into).validate_json  # type: ignore[no-any-return]
         custom = list(_custom_types(msgspec.inspect.type_info(into)))
         strangers = [each for each in custom if not _is_of_pydantic(each) or dataclasses.is_dataclass(each)]
@@ -224,6 +222,13 @@ def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
     if strangers:
         raise ConfigurationError("deserializer", repr(into), VALID, reason=_remedy(strangers[0]))
     return decode
+
+
+def _check_limits(into: Any) -> None:
+    """Check that no part of a type that pydantic decodes has a limit of msgspec. Raises: TypeError, because pydantic would not check it."""
+    for part in _parts(into):
+        if isinstance(part, msgspec.Meta) and any(getattr(part, name) is not None for name in _LIMITS):
+            raise TypeError(f"pydantic decodes the whole type and does not check {part}: use pydantic.Field")
 
 
 def _remedy(stranger: Any) -> str:
