@@ -143,3 +143,8 @@ def test_a_secret_is_masked_however_it_is_quoted(form):  # C3
         assert "hunt" not in shown
         assert "nter" not in shown
         assert "******" in shown
+
+
+def test_a_secret_that_a_program_gives_as_a_number_is_masked():  # C3
+    error = ConfigurationError("my.password", 12345678, reason="the service refused 12345678")
+    assert "12345678" not in str(error)

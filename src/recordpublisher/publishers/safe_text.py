@@ -35,9 +35,13 @@ def mask_quoted(text: str, values: Mapping[str, object]) -> str:
 
     Values of up to three characters are left.
     """
-    secrets = {
-        each for name, each in values.items() if isinstance(each, str) and len(each) > 3 and names_a_secret(name)
-    }
+    # A program may give a secret as a number.
+    given = (
+        str(each)
+        for name, each in values.items()
+        if (isinstance(each, str) or type(each) is int) and names_a_secret(name)
+    )
+    secrets = {each for each in given if len(each) > 3}
     # The longest first, because the end of a secret that begins with another one would be left.
     for form in sorted({form for secret in secrets for form in _quoted_forms(secret)}, key=len, reverse=True):
         text = text.replace(form, MASK)
