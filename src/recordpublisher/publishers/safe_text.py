@@ -31,9 +31,9 @@ def names_a_secret(name: str) -> bool:
 
 
 def mask_quoted(text: str, values: Mapping[str, object]) -> str:
-    """Return the text with each secret of `values` masked, wherever it is quoted, also with escapes as in a `repr`, JSON or a URL.
+    """Return the text with each secret of `values` masked, wherever it is quoted. Values of up to three characters are left.
 
-    Values of up to three characters are left.
+    A quoted secret may have escapes, like those of Python, JSON or a URL.
     """
     # A program may give a secret as a number.
     given = (
