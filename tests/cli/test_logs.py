@@ -4,7 +4,9 @@ import json
 import logging
 from decimal import Decimal
 
-from recordpublisher.cli.output import JsonLines
+import pytest
+
+from recordpublisher.cli.output import JsonLines, TextLines
 from recordpublisher.publishers.log_fields import log_extra, log_fields
 
 
@@ -58,3 +60,19 @@ def test_a_json_line_has_what_the_user_gives_as_extra_and_keeps_its_own_names():
     assert (line["order"], line["price"], line["level"], line["message"]) == (7, "1.5", "INFO", "sold")
     assert "itself" in line["loop"]
     assert line.keys() == {"order", "price", "loop", "time", "level", "logger", "message"}
+
+
+@pytest.mark.parametrize("fields", [["a", "b"], "a", None])
+def test_fields_that_a_user_gives_as_extra_do_not_lose_the_line(fields):
+    record = logging.getLogger("shop").makeRecord(
+        "shop", logging.INFO, "f", 1, "checked", (), None, extra={"fields": fields}
+    )
+    assert json.loads(JsonLines().format(record))["fields"] == fields
+    assert TextLines().format(record).endswith("checked")
+
+
+def test_a_number_that_json_cannot_have_is_a_text_of_the_line():
+    extra = {"ratio": float("nan"), "all": [float("inf")]}
+    record = logging.getLogger("shop").makeRecord("shop", logging.INFO, "f", 1, "x", (), None, extra=extra)
+    line = json.loads(JsonLines().format(record), parse_constant=pytest.fail)
+    assert (line["ratio"], line["all"]) == ("nan", "[inf]")

@@ -3,6 +3,7 @@
 import typing
 from dataclasses import InitVar, dataclass, field
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import Enum
 
 import attrs
@@ -13,7 +14,15 @@ import pytest
 
 import recordpublisher as rp
 from recordpublisher.consumer.deserialization import CallableDeserializer, deserializer_of
-from recordpublisher.consumer.typed_values import Json, converter_into, fields_of, has_fields, plain_value, type_info
+from recordpublisher.consumer.typed_values import (
+    Json,
+    column_type,
+    converter_into,
+    fields_of,
+    has_fields,
+    plain_value,
+    type_info,
+)
 from recordpublisher.plugins.host.build_from_properties import build_deserializer
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.runtime.argument_checks import batch_decorator_factory
@@ -119,6 +128,36 @@ def test_a_root_model_is_a_value_without_fields():
     assert not has_fields(value)
     assert fields_of(type_info(RootOfBoth)) is None
     assert plain_value(value) == {"kind": "paid", "amount": 3}
+
+
+@dataclass
+class HasUnion:
+    payment: Model | Refunded
+
+
+class Mixed(pydantic.BaseModel):
+    at: str | datetime
+    of_dataclass: HasUnion
+    price: typing.Annotated[Decimal, msgspec.Meta(extra={"column": "DECIMAL(12, 2)"})]
+
+
+def test_a_field_of_a_model_that_only_pydantic_can_decode_is_of_any_type():
+    Json(Mixed)
+    fields = {each.name: each.type for each in fields_of(type_info(Mixed))}
+    assert fields["at"] == fields["of_dataclass"] == msgspec.inspect.AnyType()
+
+
+def test_a_field_of_a_model_may_name_its_column():
+    (price,) = (each for each in fields_of(type_info(Mixed)) if each.name == "price")
+    assert column_type(price.type) == "DECIMAL(12, 2)"
+
+
+def test_a_limit_that_pydantic_would_not_check_is_refused():
+    limited = typing.Annotated[int, msgspec.Meta(gt=0)]
+    with pytest.raises(ConfigurationError, match=r"use pydantic\.Field"):
+        Json(list[limited | Refunded])
+    described = typing.Annotated[Model | Refunded, msgspec.Meta(description="a payment")]
+    assert Json(described).values(batch(REFUNDED)) == BOTH[1:]
 
 
 @pytest.mark.parametrize("into", [Paid | Refunded, TAGGED, Paid | Refunded | None])

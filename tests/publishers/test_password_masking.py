@@ -1,9 +1,13 @@
+import json
+from functools import partial
+from urllib.parse import quote
+
 import pytest
 
 from recordpublisher.publishers.errors import ConfigurationError
 from recordpublisher.publishers.properties.declaration import prefix, text
 from recordpublisher.publishers.properties.properties import Properties
-from recordpublisher.publishers.safe_text import mask_passwords
+from recordpublisher.publishers.safe_text import mask_passwords, mask_quoted
 
 
 @pytest.mark.parametrize(
@@ -125,3 +129,22 @@ def test_the_value_of_an_unknown_keyword_argument_is_not_shown(keyword, secrets)
         Properties(**{keyword: HIDDEN})
 
     assert HIDDEN not in f"{raised.value!r} {raised.value} {raised.value.value}"
+
+
+def test_a_secret_that_begins_another_one_does_not_uncover_its_end():  # C3
+    secrets = {"a.token": "hunter", "b.token": "hunter22", "c.token": "hunt"}
+    assert mask_quoted("hunter22 is refused, hunter too", secrets) == "****** is refused, ****** too"
+
+
+@pytest.mark.parametrize("form", [str, repr, json.dumps, partial(quote, safe=""), lambda secret: repr(secret.encode())])
+def test_a_secret_is_masked_however_it_is_quoted(form):  # C3
+    for secret in ("hunt\\er", "hun't\"er", "hunt\ner", "hünter", "hunt@r"):
+        shown = mask_quoted(f"it is {form(secret)}", {"password": secret})
+        assert "hunt" not in shown
+        assert "nter" not in shown
+        assert "******" in shown
+
+
+def test_a_secret_that_a_program_gives_as_a_number_is_masked():  # C3
+    error = ConfigurationError("my.password", 12345678, reason="the service refused 12345678")
+    assert "12345678" not in str(error)

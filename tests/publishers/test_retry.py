@@ -1,6 +1,8 @@
 import asyncio
 import contextlib
+import gc
 import itertools
+import weakref
 
 import pytest
 
@@ -336,3 +338,24 @@ def test_a_call_that_was_given_up_does_not_shorten_a_later_outage(ends):
             await started[0]
 
     run_virtual(job())
+
+
+def test_the_outage_log_keeps_no_error_because_its_traceback_would_keep_the_batch():
+    class Batch:
+        pass
+
+    async def write():
+        batch = Batch()
+        kept.append(weakref.ref(batch))
+        raise TransientError("PutRows", "InternalFailure", "oh")
+
+    async def give_up():
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(1):  # Not logged yet, because pytest keeps log records.
+                await call_with_retries(write, RetryPolicy(0, 500, 500, 1.0, 900_000), service="a target")
+        await asyncio.sleep(0)
+        gc.collect()
+        return [each() for each in kept]
+
+    kept = []
+    assert set(run_virtual(give_up())) == {None}

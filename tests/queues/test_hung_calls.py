@@ -57,6 +57,31 @@ def test_a_stop_waits_for_a_flush_that_hangs_no_longer_than_the_drain_timeout(in
     assert queue.acknowledged == []
 
 
+def test_a_stop_ends_although_a_flush_that_was_given_up_waits_for_a_handler():
+    queue = FakeQueue(visibility=8)
+    queue.put(1)
+
+    async def hang(record):
+        await asyncio.Event().wait()
+
+    async def run():
+        job = queue_job(queue, rp.MapSink(hang, clock=VirtualClock()), properties={"flink.job.drain.timeout": "5000"})
+        await job.open()
+        running = asyncio.create_task(job.run())
+        await asyncio.sleep(1)
+        given_up = asyncio.create_task(job.checkpoint())
+        finishing = asyncio.create_task(job.finish_given_up(given_up))
+        await asyncio.sleep(1)
+        job.stop()
+        await asyncio.wait([running], timeout=60)
+        ended = running.done() and finishing.done() and given_up.cancelled()
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        return ended
+
+    assert run_virtual(run())
+
+
 def test_a_prolonging_that_hangs_costs_no_other_record_its_time():
     class OnceHung(FakeSource):
         has_hung = False

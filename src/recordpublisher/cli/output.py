@@ -173,7 +173,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(entry, default=str)
 
 
-_OF_EVERY_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "fields"}
+_OF_EVERY_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 
 
 def _extra_of(record: logging.LogRecord) -> dict[str, Any]:
@@ -181,11 +181,12 @@ def _extra_of(record: logging.LogRecord) -> dict[str, Any]:
     extra = {}
     for name in vars(record).keys() - _OF_EVERY_RECORD:
         value = getattr(record, name)
+        if name == "fields" and isinstance(value, Mapping):
+            continue  # These are the fields of the library's own lines.
         try:
-            json.dumps(value, default=str)
-        except (
-            Exception
-        ):  # A value that refers to itself, keys that JSON cannot have, or a `__str__` of the user that fails.
+            json.dumps(value, default=str, allow_nan=False)
+        except Exception:
+            # A value that refers to itself, NaN, keys that JSON cannot have, or a `__str__` of the user that fails.
             value = repr_of(value, None)
         extra[name] = value
     return extra

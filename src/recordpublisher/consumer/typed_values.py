@@ -29,6 +29,8 @@ VALID = "a dataclass, msgspec.Struct, TypedDict, NamedTuple, attrs class, pydant
 
 # typing has TypeAliasType since Python 3.12.
 _NAMED = (typing.NewType, *filter(None, [getattr(typing, "TypeAliasType", None)]))
+_LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length", "tz")
+"""The limits of a `msgspec.Meta`, which only msgspec checks."""
 _MARKS = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__", "__pydantic_validator__")
 
 
@@ -86,7 +88,10 @@ def underlying_type(given: Any) -> Any:
 
 def type_info(of: Any) -> Any:
     """Return a type as `msgspec.inspect` describes it. A type that only pydantic can decode, such as a union of its models, is any type."""
-    return inspect.AnyType() if _is_for_pydantic(of) and not _is_of_pydantic(of) else inspect.type_info(of)
+    try:
+        return inspect.type_info(of)
+    except TypeError:  # Fields of a model may have types that msgspec refuses, such as `str | datetime`.
+        return inspect.AnyType()
 
 
 def has_fields(value: Any) -> bool:
@@ -104,7 +109,7 @@ def fields_of(info: Any) -> list[TypedField] | None:
         return None
     if isinstance(info, inspect.CustomType) and _is_of_pydantic(info.cls):
         fields = info.cls.model_fields.items()  # type: ignore[attr-defined]
-        return [TypedField(name, type_info(field.annotation), attrgetter(name)) for name, field in fields]
+        return [TypedField(name, type_info(_annotated(field)), attrgetter(name)) for name, field in fields]
     if isinstance(info, inspect.CustomType) and is_protobuf_message(info.cls):
         return fields_of_message(info.cls)
     if not isinstance(info, (inspect.TypedDictType, inspect.StructType, inspect.DataclassType, inspect.NamedTupleType)):
@@ -202,6 +207,7 @@ def fields_of_model(value: Any, *, by_alias: bool = False) -> Any:
 def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
     try:
         if _is_for_pydantic(into):
+            _check_limits(into)
             for model in filter(_is_of_pydantic, _parts(into)):
                 _resolve(model)
             return _adapter(into).validate_json  # type: ignore[no-any-return]
@@ -216,6 +222,13 @@ def _decoder(into: Any, strict: bool) -> Callable[[bytes], Any]:
     if strangers:
         raise ConfigurationError("deserializer", repr(into), VALID, reason=_remedy(strangers[0]))
     return decode
+
+
+def _check_limits(into: Any) -> None:
+    """Check that no part of a type that pydantic decodes has a limit of msgspec. Raises: TypeError, because pydantic would not check it."""
+    for part in _parts(into):
+        if isinstance(part, msgspec.Meta) and any(getattr(part, name) is not None for name in _LIMITS):
+            raise TypeError(f"pydantic decodes the whole type and does not check {part}: use pydantic.Field")
 
 
 def _remedy(stranger: Any) -> str:
@@ -251,6 +264,14 @@ def _custom_types(info: Any) -> Iterator[Any]:
 
 def _is_of_pydantic(given: Any) -> bool:
     return isinstance(given, type) and "__pydantic_validator__" in vars(given)
+
+
+def _annotated(field: Any) -> Any:
+    """Return the type of a field of a model with its `msgspec.Meta`, which pydantic keeps apart from the annotation."""
+    of = field.annotation
+    for each in field.metadata:
+        of = typing.Annotated[of, each] if isinstance(each, msgspec.Meta) else of
+    return of
 
 
 def _is_root_model(given: Any) -> bool:

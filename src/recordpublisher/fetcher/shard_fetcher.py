@@ -150,6 +150,16 @@ class ShardFetcher:
         """
         return await self._checkpointer.checkpoint()
 
+    async def finish_given_up(self, checkpoint: asyncio.Task[dict[str, Any]]) -> None:
+        """Wait for a checkpoint whose caller no longer waits. Cancel it when the sink works on records for `flink.job.drain.timeout`."""
+
+        async def finish() -> None:
+            await checkpoint
+
+        job, times = self._dependencies, self._checkpointer.times
+        seconds = job.settings.drain_ms / 1000
+        await cancel_if_hung(finish(), job.sink, lambda: times.running_ms, seconds, job.clock, limits_all=True)
+
     async def close(self) -> None:
         """Close publishers and sink, each even if closing another one fails. A `close` that hangs is not waited for."""
         job = self._dependencies

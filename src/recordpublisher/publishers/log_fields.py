@@ -87,4 +87,6 @@ def key_fields(key: str) -> dict[str, str]:
 
 def fields_of(record: LogRecord) -> dict[str, Any]:
     """Return the fields of a log line. Call this while the line is logged."""
-    return {**_fields_of_task.get(), **trace_ids(), **getattr(record, "fields", {})}
+    given = getattr(record, "fields", None)
+    # A log call of the user may give something else under this name.
+    return {**_fields_of_task.get(), **trace_ids(), **(given if isinstance(given, Mapping) else {})}

@@ -346,7 +346,8 @@ class OutageLog:
             is_over = outage is not None and not outage.calls and now - lasted - outage.failed_at > SAME_OUTAGE_SECONDS
             if outage is None or is_over:
                 outage = outages[service] = _Outage(now - lasted)
-            outage.failed_at, outage.error = now, error
+            # The error itself would keep the records of the call in memory, by its traceback.
+            outage.failed_at, outage.error = now, text_of(error)
             outage.calls.add(call)
             outage.began = min(outage.began, now - lasted)
             has_failed = now - outage.began
@@ -376,7 +377,7 @@ class OutageLog:
                 if outage.calls and not loop.is_closed()
             ]
         return [
-            f"calls to {service} have failed for {duration_words(lasted)}: {text_of(error)}"
+            f"calls to {service} have failed for {duration_words(lasted)}: {error}"
             for service, lasted, error in failing
             if lasted >= UNLOGGED_SECONDS
         ]
@@ -404,14 +405,14 @@ class OutageLog:
 
 @dataclass(slots=True)
 class _Outage:
-    """An outage of one service: when it began, when a call last failed and its error, the calls that fail, and when it was last logged.
+    """An outage of one service: when it began, when a call last failed, the text of its error, the calls that fail, and when it was logged.
 
     All times are times of the event loop.
     """
 
     began: float
     failed_at: float = 0.0
-    error: object = None
+    error: str = ""
     calls: weakref.WeakSet[object] = field(default_factory=weakref.WeakSet)
     logged_at: float | None = None
 

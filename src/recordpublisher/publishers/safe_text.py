@@ -3,8 +3,10 @@
 `mask_passwords` hides passwords in URIs and connection strings. No error, log line or repr may show them.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from urllib.parse import quote
 
 MASK = "******"
 
@@ -29,11 +31,26 @@ def names_a_secret(name: str) -> bool:
 
 
 def mask_quoted(text: str, values: Mapping[str, object]) -> str:
-    """Return the text with each secret of `values` masked, wherever it is quoted. Values of up to three characters are left."""
-    for name, value in values.items():
-        if isinstance(value, str) and len(value) > 3 and names_a_secret(name):
-            text = text.replace(value, MASK)
+    """Return the text with each secret of `values` masked, wherever it is quoted. Values of up to three characters are left.
+
+    A quoted secret may have escapes, like those of Python, JSON or a URL.
+    """
+    # A program may give a secret as a number.
+    given = (
+        str(each)
+        for name, each in values.items()
+        if (isinstance(each, str) or type(each) is int) and names_a_secret(name)
+    )
+    secrets = {each for each in given if len(each) > 3}
+    # The longest first, because the end of a secret that begins with another one would be left.
+    for form in sorted({form for secret in secrets for form in _quoted_forms(secret)}, key=len, reverse=True):
+        text = text.replace(form, MASK)
     return text
+
+
+def _quoted_forms(secret: str) -> set[str]:
+    data = secret.encode(errors="surrogatepass")
+    return {secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(data, safe=""), repr(data)[2:-1]}
 
 
 def note_secrecy(key: str, is_secret: bool, *, is_prefix: bool = False) -> None:

@@ -198,6 +198,15 @@ class QueueJob:
         await self._flush()
         return self.snapshot()
 
+    async def finish_given_up(self, checkpoint: asyncio.Task[dict[str, Any]]) -> None:
+        """Wait for a flush whose caller no longer waits. Cancel it when the sink works on records for `flink.job.drain.timeout`."""
+
+        async def finish() -> None:
+            await checkpoint
+
+        seconds, times = self._settings.drain_ms / 1000, self._times
+        await cancel_if_hung(finish(), self._sink, lambda: times.running_ms, seconds, self._clock, limits_all=True)
+
     async def close(self) -> None:
         """Close the sinks and the source. If closing one of them fails, the others are still closed."""
         seconds = self._settings.drain_ms / 1000

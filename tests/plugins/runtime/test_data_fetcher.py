@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 import recordpublisher as rp
+from recordpublisher.fetcher.monitoring import alarm_monitor
 from recordpublisher.local import in_memory
 
 from fakes.memory_streams import ARRIVAL, PROPERTIES, MemoryFactory, install
@@ -323,3 +324,74 @@ async def test_a_checkpoint_that_is_given_up_flushes_the_sink_to_the_end(tmp_pat
                 job.stop()
                 await running
     assert target == [b"1"]
+
+
+async def _give_up(job):
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.1):
+            await job.checkpoint()
+
+
+async def test_a_stop_ends_although_a_checkpoint_that_was_given_up_waits_for_a_handler(tmp_path, monkeypatch):
+    monkeypatch.setattr(alarm_monitor, "FLUSH_MS", 10)
+    monkeypatch.setattr(alarm_monitor, "POLL_SECONDS", 0.02)
+    begun = asyncio.Event()
+
+    async def hang(record):
+        begun.set()
+        await asyncio.Event().wait()
+
+    given = {"flink.job.drain.timeout": 1000, "flink.state.uri": str(tmp_path)}
+    with in_memory({"orders": 1}) as account:
+        account.find("orders").put(b"1", "k")
+        sink = rp.MapSink(hang)
+        async with rp.DataFetcher("orders", given, region="eu-west-1", start="earliest", sink=sink) as job:
+            running = asyncio.create_task(job.run())
+            await begun.wait()
+            await _give_up(job)
+            job.stop()
+            async with asyncio.timeout(5):
+                await running
+
+
+class Closes(TakesRowsOut):
+    is_closed = False
+
+    async def close(self):
+        self.is_closed = True
+
+
+async def test_a_cancellation_while_a_given_up_checkpoint_ends_closes_the_sink(tmp_path):
+    with in_memory({"orders": 1}):
+        sink = Closes([])
+
+        async def work():
+            async with rp.DataFetcher("orders", region="eu-west-1", sink=sink, state_uri=str(tmp_path)) as job:
+                sink.rows.append(b"1")
+                await _give_up(job)
+
+        working = asyncio.create_task(work())
+        await asyncio.sleep(0.25)
+        assert not sink.is_closed
+        working.cancel()
+        await asyncio.wait([working])
+        assert working.cancelled()
+        assert sink.is_closed
+
+
+class Fails(TakesRowsOut):
+    async def flush(self, checkpoint=None):
+        await super().flush(checkpoint)
+        if self.target:
+            raise rp.SinkError("the target is gone")
+
+
+async def test_an_error_of_a_checkpoint_that_was_given_up_is_logged(tmp_path, caplog):
+    with in_memory({"orders": 1}):
+        sink = Fails([])
+        async with rp.DataFetcher("orders", region="eu-west-1", sink=sink, state_uri=str(tmp_path)) as job:
+            sink.rows.append(b"1")
+            await _give_up(job)
+    assert "a checkpoint has failed after the program had given up waiting for it: SinkError: the target is gone" in (
+        caplog.text
+    )

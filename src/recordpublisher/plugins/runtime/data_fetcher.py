@@ -35,7 +35,7 @@ from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.times_and_sizes import Duration, seconds_of
 from recordpublisher.publishers.records import V
 from recordpublisher.publishers.safe_text import notes_of, text_of
-from recordpublisher.publishers.user_code import add_note, describe_error
+from recordpublisher.publishers.user_code import add_note, describe_error, exc_info_for_log
 
 from ..host.plugin_loading import load_registry
 from ..host.registry import Registry
@@ -134,7 +134,7 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         # No warning is due if positions are stored, or if the program restores snapshots, because it then stores them too.
         self._is_loss_told = bool(job.state_place) or restore is not None
         self._given_streams = names.given
-        self._checkpoints: set[asyncio.Task[dict[str, Any]]] = set()
+        self._checkpoints: set[asyncio.Task[Any]] = set()
         """The calls of `checkpoint` that have not ended, even if the program no longer waits for them."""
         self._handles_signals = handle_signals
         self._opening: asyncio.Task[None] | None = None
@@ -389,7 +389,8 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
     async def checkpoint(self) -> dict[str, Any]:
         """Flush the sink, store the snapshot and return it.
 
-        A call that is cancelled, as by a time-out, gives up waiting. The checkpoint continues, and the next one waits for it.
+        A call that is cancelled, as by a time-out, gives up waiting. The checkpoint continues, and the next one waits for it. Its error is
+        logged. It is cancelled when calls of handlers have not returned for `flink.job.drain.timeout`.
 
         Raises: FencedError if the job was started again elsewhere, and that start owns the state; StateError if the snapshot cannot be
         stored, or if the fetcher is not open or was stopped while it opened; and errors of the sink's `flush`.
@@ -398,13 +399,24 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
         with job_in_lines(self.job_name):
             # A sink that has taken its rows out for the flush would lose them if the flush was cancelled, and the next one would succeed.
             self._checkpoints.add(taking := asyncio.create_task(self._fetcher.checkpoint()))
-            taking.add_done_callback(self._on_checkpoint)
-            return await asyncio.shield(taking)
+            taking.add_done_callback(self._checkpoints.discard)
+            try:
+                return await asyncio.shield(taking)
+            except asyncio.CancelledError:
+                self._checkpoints.add(finishing := asyncio.create_task(self._finish(taking)))
+                finishing.add_done_callback(self._checkpoints.discard)
+                raise
 
-    def _on_checkpoint(self, taken: asyncio.Task[dict[str, Any]]) -> None:
-        self._checkpoints.discard(taken)
-        if not taken.cancelled():
-            taken.exception()  # Retrieved, because the caller may have given up waiting. The job keeps an error of its sink.
+    async def _finish(self, taking: asyncio.Task[dict[str, Any]]) -> None:
+        """Wait for a checkpoint that the program has given up, and log its error. A hung handler must not block the end of the run."""
+        try:
+            await self._fetcher.finish_given_up(taking)
+        except Exception as error:
+            log.warning(
+                "a checkpoint has failed after the program had given up waiting for it: %s",
+                describe_error(error),
+                exc_info=exc_info_for_log(error),
+            )
 
     def metrics(self) -> dict[str, Any]:
         """Return `{"worker": {...}, "shards": {"orders/shardId-...": {...}}}` with plain values; see docs/reference/metrics.md."""
@@ -460,10 +472,12 @@ class DataFetcher(OnlyAsyncWith, Generic[V]):
     async def _close_and_log(self, ended_by: BaseException | None) -> None:
         try:
             try:
-                if self._checkpoints:
-                    await asyncio.wait(self._checkpoints, timeout=self.properties.value(DRAIN_TIMEOUT) / 1000)
-                with LoopWatch():
-                    await self._fetcher.close()
+                try:
+                    if self._checkpoints:
+                        await asyncio.wait(self._checkpoints, timeout=self.properties.value(DRAIN_TIMEOUT) / 1000)
+                finally:  # A cancellation ends only the waiting.
+                    with LoopWatch():
+                        await self._fetcher.close()
             finally:
                 STOP_SIGNALS.remove(self.stop)
                 if self._lister is not None:

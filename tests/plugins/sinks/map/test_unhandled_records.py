@@ -500,6 +500,21 @@ def test_a_shard_that_is_revoked_while_the_job_may_not_write_holds_nothing():
     assert run_virtual(job()) == 0
 
 
+def test_a_list_that_fails_while_its_shard_is_revoked_is_not_told_as_handled_in_halves(caplog):
+    async def job():
+        async def handle(records):
+            sink.revoked([LOST])
+            raise ValueError("no")
+
+        sink = rp.MapSink(handle, batch_size=4, ordering="NONE")
+        await open_and_write(sink, of_shard("lost", b"0", b"1"))
+        await sink.flush()
+        await sink.close()
+
+    run_virtual(job())
+    assert "Each half was handled" not in caplog.text
+
+
 def test_a_failed_record_of_a_revoked_shard_is_not_handled_again():
     async def job():
         begun = []

@@ -306,7 +306,8 @@ class RecordHandling:
         failed = {id(item.key_queue) for item in items[:middle] if id(item) in errors and item.key_queue is not None}
         others = [item for item in items[middle:] if id(item.key_queue) not in failed]
         await self._call_with_list(await self._wait_for_permission(others), errors)
-        if errors.keys().isdisjoint(map(id, items)):
+        are_handled = errors.keys().isdisjoint(map(id, items))
+        if are_handled and not any(item.batch.progress.is_revoked for item in items):
             # No record has an error of its own, so this one is logged here, or a handler that fails for each long list would only be slow.
             first, reason = items[0], f"{describe_error(of_list)}. Each half was handled, by a call of its own"
             what = f"{len(items)} records that begin with {first}"
