@@ -37,7 +37,7 @@ from .pipeline.bounded_runs import (
     emitted_counts,
     shard_outcome,
 )
-from .pipeline.checked_sink_calls import naming_sink, unfinished_of
+from .pipeline.checked_sink_calls import handler_name_of, naming_sink, unfinished_of
 from .pipeline.dead_letters import DeadLetterHandler
 from .pipeline.emitter import Emitter
 from .pipeline.memory_budget import MemoryBudget
@@ -537,6 +537,7 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
             # The emitter is woken at once: the next heartbeat may be much later than the two seconds in which held shards should
             # continue (W9).
             on_advance=emitter.wake,
+            handler=handler_name_of(job.sink),
         )
         ownership = LeasedOwnership(job, group, group_job, table, leased, membership)
         checkpointer = LeaseCheckpointer(membership, snapshotter, suspension, leased.commit_counts)

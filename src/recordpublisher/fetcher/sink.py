@@ -88,6 +88,13 @@ class Sink(AsyncPort, ABC, Generic[V]):
         """
         return type(self).__name__
 
+    def handler_name(self) -> str:
+        """Return the name of the user's function that the sink calls, for log lines.
+
+        A worker logs a warning if the sink of another worker of its group has another one. Default: "", for a sink that calls none.
+        """
+        return ""
+
     def checks(self) -> Checks:
         """Return the checks of `recordpublisher doctor` for this sink, such as whether its destination can be reached.
 

@@ -143,13 +143,15 @@ class LeaseState(StrEnum):
     FREE = "free"
     WAITS_FOR_PARENTS = "waits for its parents"
     ENDED = "ended"
+    NOT_READ = "not read"
+    """The job does not read this stream now. The lease keeps the position."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
     """The status of one worker, from its record and the leases of the group. Other workers may have declared it dead (SEALED).
 
-    - `shards`: number of shards that it holds by the lease table.
+    - `shards`: number of shards that it holds by the lease table, of streams that the job reads.
     - `share`: its part of the load of all owned shards, 0 to 1.
     - `heartbeat`: the number of its last heartbeat.
     - `sent_ms`: when that heartbeat was sent, by the worker's own clock (epoch ms). None if it is not known.
@@ -248,8 +250,9 @@ def _worker_status(view: GroupView, name: str) -> WorkerStatus:
     state = _worker_state(view, name)
     # The shards of a worker that has left are free, even if no other worker has taken them.
     is_owner = state is not WorkerState.LEFT
-    owned = [shard for shard, lease in view.table.leases.items() if is_owner and lease.owner == name]
-    loads = {shard: weight(view.load_level(shard)) for shard, lease in view.table.leases.items() if lease.owner}
+    read = {shard: lease for shard, lease in view.table.leases.items() if view.table.is_of_job(shard)}
+    owned = [shard for shard, lease in read.items() if is_owner and lease.owner == name]
+    loads = {shard: weight(view.load_level(shard)) for shard, lease in read.items() if lease.owner}
     share = sum(loads[shard] for shard in owned) / (sum(loads.values()) or 1)
     return WorkerStatus(name, state, len(owned), share, record.beat, record.sent_ms, record.host, record.pid)
 
@@ -272,6 +275,8 @@ def _shard_status(view: GroupView, shard: str, planned: str | None) -> ShardStat
 
 def _lease_state(view: GroupView, shard: str) -> LeaseState:
     lease = view.table.leases[shard]
+    if not view.table.is_of_job(shard):
+        return LeaseState.NOT_READ
     if lease.ended:
         return LeaseState.ENDED
     if not view.table.can_be_read(shard):

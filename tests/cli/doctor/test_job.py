@@ -14,6 +14,7 @@ from recordpublisher.cli.doctor.job import JobChecks, check_alone
 from recordpublisher.fetcher.checkpoints.snapshot_format import snapshot_to_json
 from recordpublisher.fetcher.shards.shard_state import ShardState
 from recordpublisher.local import LocalKinesis, ManualClock
+from recordpublisher.plugins.host.build_from_properties import check_places
 from recordpublisher.plugins.host.plugin_loading import load_registry
 from recordpublisher.plugins.host.registry import NameClaim, NameOwner
 from recordpublisher.plugins.lag.job_state import JobStateReader
@@ -523,3 +524,35 @@ async def test_a_sink_that_stores_snapshots_itself_next_to_a_store_is_asked_for_
     await store_alone(store, snapshot_at(1))
     with pytest.raises(rp.RecordPublisherError, match="on this machine\\) runs this job"):
         await check_alone(JobStateReader(store, Keeps()), rp.Properties({"flink.state.checkpoint.interval": 100}))
+
+
+@pytest.mark.parametrize("other", [False, True])
+async def test_dead_letters_need_a_place_of_their_own(tmp_path, other):
+    letters = tmp_path / "letters" if other else tmp_path / "rows"
+    job = {
+        "flink.sink": "jsonl",
+        "flink.sink.jsonl.path": tmp_path / "rows",
+        "flink.deserializer.error": "DEAD_LETTER",
+        "flink.deadletter.sink": "jsonl",
+        "flink.deadletter.jsonl.path": letters,
+    }
+    async with LocalKinesis(streams={"orders": 1}) as endpoint:
+        verdict, words = (await found(endpoint, **job))["dead-letter sink"]
+        properties = rp.Properties({**endpoint.properties(), **job})
+        if other:
+            rp.DataFetcher("orders", properties)
+        else:
+            with pytest.raises(rp.ConfigurationError) as refused:
+                rp.DataFetcher("orders", properties)
+            assert words == str(refused.value)
+    assert verdict == ("ok" if other else "PROBLEM")
+    told = f"the job's rows and its dead letters would both be in JsonlSink, folder {tmp_path / 'rows'}"
+    assert (told in words) is not other
+
+
+async def test_sinks_without_a_place_may_be_of_one_class():
+    class Own(rp.Sink):
+        async def write(self, batch):
+            pass
+
+    check_places(rp.Properties({}), Own(), Own())

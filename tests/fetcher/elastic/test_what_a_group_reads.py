@@ -306,3 +306,28 @@ def test_a_group_without_workers_that_read_only_other_streams_is_a_warning(strea
     assert [line.partition(".")[0] for line in warned] == [
         "the stored positions in memory belong to s, and this job reads t"
     ] * is_warned
+
+
+def test_positions_of_a_stream_that_is_no_longer_read_are_kept_without_being_counted(caplog):
+    begins = []
+
+    async def story():
+        group = group_of_two_streams()
+        first = await group.join(("s",))
+        await wait_until_it_reads(group, first, "s")
+        await first.stop()
+        caplog.clear()
+        second = await group.join(("t",))
+        await wait_until_it_reads(group, second, "t")
+        await second.stop()
+        begins.append(caplog.text)
+        caplog.clear()
+        third = await group.join(("s",))
+        await wait_until_it_reads(group, third, "s")
+        await third.stop()
+
+    with caplog.at_level("INFO"):
+        run_virtual(story())
+    assert "2 stored positions found, but of other shards" in begins[0]
+    assert "continues at stored positions of 2 shards" in caplog.text
+    assert [line for line in caplog.messages if " takes " in line and "t/" in line] == []

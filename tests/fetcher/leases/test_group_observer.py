@@ -154,3 +154,29 @@ async def test_a_worker_is_late_after_half_of_its_lease_until_its_next_heartbeat
     await group.store.beat(WorkerRecord("b", beat=2))
     await group.observer.read_group()
     assert not group.observer.late
+
+
+def observer_with(group, handler):
+    return GroupObserver(group.documents, group.cache, group.clock, "a", LeaseSettings(), handler)
+
+
+async def test_a_worker_that_joins_later_is_logged_with_its_host(group, caplog):
+    caplog.set_level("INFO", "recordpublisher.group")
+    observer = observer_with(group, "handle")
+    await observer.read_group()
+    await group.store.beat(WorkerRecord("c", beat=1, table_version=1, host="laptop", pid=7, handler="handle"))
+    for _ in range(2):
+        await observer.read_group()
+    assert caplog.messages == ["worker c (host laptop, process 7) has joined this group"]
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "is_told"), [("handle", "show", True), ("", "show", False), ("handle", "", False)]
+)
+async def test_another_handler_is_warned_of_by_both_sides(group, caplog, own, theirs, is_told):
+    await group.store.beat(WorkerRecord("c", beat=1, table_version=1, host="laptop", pid=7, handler=theirs))
+    observer = observer_with(group, own)  # the program that has joined last finds the other one at its first read
+    for _ in range(2):
+        await observer.read_group()
+    words = "worker c (host laptop, process 7) of this group has the handler 'show', and this worker has 'handle'"
+    assert [message.startswith(words) for message in caplog.messages] == [True] * is_told

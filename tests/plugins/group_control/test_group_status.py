@@ -1,7 +1,7 @@
 """What the documents of a group mean to somebody who looks at it."""
 
 from recordpublisher.fetcher.leases.document_format import by_stream
-from recordpublisher.fetcher.leases.lease_table import Lease, LeaseTable
+from recordpublisher.fetcher.leases.lease_table import GroupJob, Lease, LeaseTable
 from recordpublisher.fetcher.leases.planning import GroupView
 from recordpublisher.fetcher.leases.worker_record import WorkerRecord
 from recordpublisher.plugins.group_control import LeaseState, ShardStatus, WorkerState, WorkerStatus, status_of
@@ -78,3 +78,12 @@ def test_a_shard_that_moves_is_shown_with_its_stage_and_its_next_worker():
 def test_nothing_is_planned_for_a_worker_that_was_asked_to_leave():
     found = status({"s/1": Lease(), "s/2": Lease()}, WorkerRecord("a", 1), WorkerRecord("b", 1), drained=["a"])
     assert {each.next_worker for each in found.shards} == {"b"}
+
+
+def test_a_shard_of_a_stream_that_the_job_does_not_read_is_not_read_by_its_owner():
+    leases = {"s/1": Lease("a", 3), "other/1": Lease("a", 3), "other/2": Lease("b", 3)}
+    table = LeaseTable(7, leases=leases, job=GroupJob("MapSink", ("s",)))
+    found = status_of(GroupView(table, {name: WorkerRecord(name, 1) for name in "ab"}))
+
+    assert [each.stage for each in found.shards] == [LeaseState.NOT_READ, LeaseState.NOT_READ, LeaseState.OWNED]
+    assert [(each.shards, each.share) for each in found.workers] == [(1, 1.0), (0, 0.0)]

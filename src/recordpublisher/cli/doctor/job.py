@@ -29,6 +29,7 @@ from recordpublisher.plugins.host.build_from_properties import (
     build_sink,
     build_source,
     build_store,
+    check_places,
     source_class,
 )
 from recordpublisher.plugins.host.group_from_properties import group_from_properties
@@ -228,7 +229,14 @@ class JobChecks:
 
     def _make_dead_letter_sink(self, made: list[Sink]) -> str:
         sink = build_dead_letter_sink(self._registry, self._properties)
-        return "none" if sink is None else self._keep(sink, made, self._properties.value(DEAD_LETTER_SINK))
+        if sink is None:
+            return "none"
+        told, of_job = self._keep(sink, made, self._properties.value(DEAD_LETTER_SINK)), None
+        with suppress(Exception):  # Another finding reports a sink that cannot be made.
+            of_job = self._made_sink()
+        if of_job is not None:
+            check_places(self._properties, of_job, sink)
+        return told
 
     def _keep(self, sink: Sink, made: list[Sink], name: str | None) -> str:
         self._close_later(sink)

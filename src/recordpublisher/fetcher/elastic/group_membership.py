@@ -44,6 +44,7 @@ class GroupMembership:
     - `on_error`: called with an error that the sink has raised while shards are released. It ends the run with that error, or returns False
       if the run has already ended without an error.
     - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
+    - `handler`: the name of the user's function that the sink calls, or "".
     """
 
     def __init__(
@@ -58,8 +59,10 @@ class GroupMembership:
         on_drain: Callable[[], None],
         on_error: Callable[[BaseException], bool],
         on_advance: Callable[[], None] = lambda: None,
+        handler: str = "",
     ) -> None:
         self._group = group
+        self._handler = handler
         self._shards = shards
         self._current = current
         self._clock = clock
@@ -238,6 +241,7 @@ class GroupMembership:
             times=self.times,
             is_first=self._is_first,
             on_advance=self._on_advance,
+            handler=self._handler,
         )
         group_log.info("worker %s joins its group in %s", name, self._group.store.place)
         self._current.become(worker)

@@ -87,8 +87,11 @@ class LeasedOwnership(ShardOwnership):
         if table is None:
             begins = where_it_begins(0, None, starts.default, job.job_name, is_latest=job.starts.default.is_tip)
         else:  # The start of the group counts, and not that of this process.
-            count = sum(lease.was_owned or lease.ended for lease in table.leases.values())
-            begins = where_it_begins(count, None, table.start, job.job_name, is_latest=table.is_latest)
+            known = [shard for shard, lease in table.leases.items() if lease.was_owned or lease.ended]
+            count = sum(map(table.is_of_job, known))
+            begins = where_it_begins(
+                count, None, table.start, job.job_name, is_latest=table.is_latest, others=len(known) - count
+            )
         # Where a job that ran alone has stopped is in its worker's positions, which are read later.
         if table is None or table.alone is None:
             start_log.info(

@@ -30,13 +30,20 @@ class GroupObserver:
     """
 
     def __init__(
-        self, group: GroupStore, cache: TableCache, clock: Clock, worker: str, settings: LeaseSettings
+        self,
+        group: GroupStore,
+        cache: TableCache,
+        clock: Clock,
+        worker: str,
+        settings: LeaseSettings,
+        handler: str = "",
     ) -> None:
         self._group = group
         self._cache = cache
         self._clock = clock
         self._worker = worker
         self._settings = settings
+        self._handler = handler
         self._silence = SilenceObserver(2 * settings.interval)
         self._records: dict[str, StoredDocument[WorkerRecord]] = {}
         self._consistent_since = 0
@@ -116,6 +123,7 @@ class GroupObserver:
         since_ms = self._clock.now_ms() - RECENT_INTERVALS * self._settings.interval * 1000
         self._recent = frozenset(name for name, each in view.records.items() if (each.sent_ms or 0) > since_ms)
         if view.members != self._members:
+            self._log_joined(view, set(view.members) - {*self._members, self._worker})
             self._members, self._members_since = view.members, now
         return view
 
@@ -156,6 +164,24 @@ class GroupObserver:
             text = "worker %s has sent no heartbeat for %g s: after %g s it counts as ended, and other workers take its shards"
             log.warning(text, worker, lease / 2, lease)
         self._late = late
+
+    def _log_joined(self, view: GroupView, workers: Set[str]) -> None:
+        """Log which workers are new in the group, and warn if the handler of one is another: it may be a program that should only look on.
+
+        At the first read all workers are new, so only other handlers are logged.
+        """
+        for worker in sorted(workers):
+            record = view.records[worker]
+            place = f"host {record.host or 'unknown'}, process {record.pid}"
+            if record.handler and self._handler and record.handler != self._handler:
+                text = (
+                    "worker %s (%s) of this group has the handler '%s', and this worker has '%s': each record is handled by one of them. "
+                    "Use rp.consume to read without taking part, or another flink.job.name. After a deployment that renames the handler "
+                    "this is expected"
+                )
+                log.warning(text, worker, place, record.handler, self._handler)
+            elif self._members:
+                log.info("worker %s (%s) has joined this group", worker, place)
 
     def _silent(self, view: GroupView, share: float) -> set[str]:
         leases = {name: self._lease_of(view.records[name]) * share for name in view.unsealed}

@@ -62,6 +62,11 @@ class LeaseTable:
         lease = self.leases.get(shard)
         return lease is not None and (lease.owner, lease.epoch) == (worker, epoch)
 
+    def is_of_job(self, shard: str) -> bool:
+        """Return whether the job reads the shard's stream now. The lease of any other shard only keeps its position."""
+        streams = None if self.job is None else self.job.streams
+        return streams is None or shard.rpartition("/")[0] in streams
+
     def can_be_read(self, shard: str) -> bool:
         """Return whether the shard has not ended, and each of its parents has ended.
 

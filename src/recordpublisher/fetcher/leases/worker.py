@@ -32,7 +32,7 @@ from .planning import GroupView, StatedLoadLevels
 from .position_commits import PositionCommits
 from .position_store import PartPositionStore, PositionStore, ShardReaders
 from .shard_listing import ShardListing
-from .worker_record import HOST, WorkerRecord
+from .worker_record import HOST, MAX_HANDLER, WorkerRecord
 from .worker_sealing import seal_alone_worker, seal_silent
 
 log = logging.getLogger("recordpublisher.group")
@@ -51,6 +51,7 @@ class Worker:
     - `job`: the job of this process. None is compatible with every job.
     - `is_first`: whether this is the first worker of its process. Only the first one may replace a worker that runs alone.
     - `on_advance`: called when the watermark of the group, as this worker knows it, has changed.
+    - `handler`: the name of the user's function that the sink of this worker calls, or "".
     """
 
     def __init__(
@@ -71,7 +72,9 @@ class Worker:
         times: CheckpointAge | None = None,
         is_first: bool = True,
         on_advance: Callable[[], None] = lambda: None,
+        handler: str = "",
     ) -> None:
+        self._handler = handler[:MAX_HANDLER]
         self._on_sink_error = on_sink_error
         self.name = name
         self._group = group
@@ -91,7 +94,7 @@ class Worker:
         self._heartbeat = Heartbeat(group, name, self._describe, self.permission)
         self._positions = positions or PartPositionStore(group, name, settings.shards_per_part, self._heartbeat.write)
         self._commits = PositionCommits(self._owned, readers, self._positions, times or CheckpointAge(clock))
-        self._observer = GroupObserver(group, self._cache, clock, name, settings)
+        self._observer = GroupObserver(group, self._cache, clock, name, settings, self._handler)
         self._taker = LeaseTaker(
             name,
             self._cache,
@@ -428,9 +431,9 @@ class Worker:
         changes = self._owned.apply(table)
         given, lost = (changes.revoked_for(reason) for reason in (RevocationReason.GIVEN, RevocationReason.LOST))
         self._counts.count_moved(len(changes.begun), len(given) + len(lost))
-        log_moved(self.name, "takes", changes.begun)
-        log_moved(self.name, "has given up", given)
-        log_moved(self.name, "has lost", lost)
+        log_moved(self.name, "takes", list(filter(table.is_of_job, changes.begun)))
+        log_moved(self.name, "has given up", list(filter(table.is_of_job, given)))
+        log_moved(self.name, "has lost", list(filter(table.is_of_job, lost)))
         for shard in watermarks.keys() & changes.revoked.keys():
             self._watermark.keep(shard, watermarks[shard], self._clock.monotonic())
         self._readers.drop(changes.revoked)
@@ -510,6 +513,7 @@ class Worker:
             lease_ms=round(self._settings.duration * 1000),
             host=HOST,
             pid=os.getpid(),
+            handler=self._handler,
             sent_ms=self._clock.now_ms(),
             is_held=self._clock.monotonic() < self._held_until,
         )

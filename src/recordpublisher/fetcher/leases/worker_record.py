@@ -17,6 +17,8 @@ from . import document_format
 
 HOST = socket.gethostname()[:255]
 """The name of this host in the records of its workers."""
+MAX_HANDLER = 200
+"""The most characters of a handler's name in a record."""
 MAX_PARTS = 10_000
 """The most parts (documents with positions of a few shards each) of one worker. It is far more than a worker can use."""
 
@@ -39,6 +41,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     - `lease_ms`: the worker's lease duration. It may write to its sink for two thirds of that time after this heartbeat.
     - `is_alone`: whether the worker runs alone. Such a worker sends no heartbeats, and its leases have no deadline.
     - `host`, `pid`: where the worker's process runs. Only shown to people.
+    - `handler`: the name of the user's function that its sink calls; "" if it calls none. Only shown to people.
     - `sent_ms`: when the worker sent this heartbeat, by its clock (epoch ms). Only shown to people.
     - `is_held`: whether alignment holds back a shard of the worker, or has lately done so. If so, other workers send a heartbeat within a
       second after their watermark has changed.
@@ -61,6 +64,7 @@ class WorkerRecord(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="f
     lease_ms: Millis | None = msgspec.field(name="lease", default=None)
     is_alone: bool = msgspec.field(name="alone", default=False)
     host: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    handler: Annotated[str, msgspec.Meta(max_length=MAX_HANDLER)] = ""
     pid: Count = 0
     sent_ms: Millis | None = msgspec.field(name="sent", default=None)
     is_held: bool = msgspec.field(name="held", default=False)

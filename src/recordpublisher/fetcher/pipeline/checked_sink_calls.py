@@ -136,5 +136,17 @@ def destination_of(sink: Sink) -> str:
     return found
 
 
+def handler_name_of(sink: Sink) -> str:
+    """Return the name of the user's function that the sink calls, or "".
+
+    Raises: PluginError if the sink does not return a text; the sink's own error, with a note that names the method.
+    """
+    with naming_sink(sink, "handler_name"):
+        found: Any = sink.handler_name()
+    if not isinstance(found, str):
+        raise PluginError(f"`{type(sink).__name__}.handler_name` returned {repr_of(found)}: return a str")
+    return found
+
+
 def _note(sink: Sink, method: str, kind: str) -> str:
     return f"the {kind} {type(sink).__name__} failed in `{method}`"

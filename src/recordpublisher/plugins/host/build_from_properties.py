@@ -12,6 +12,7 @@ from recordpublisher.consumer.typed_values import Json
 from recordpublisher.consumer.watermark_strategies import WatermarkStrategy
 from recordpublisher.fetcher.conditional_store import ConditionalStore
 from recordpublisher.fetcher.monitoring.metrics_exporter import MetricsExporter
+from recordpublisher.fetcher.pipeline.checked_sink_calls import destination_of
 from recordpublisher.fetcher.pipeline.dead_letters import SINK_KEY_PREFIX, dead_letter_sink_error
 from recordpublisher.fetcher.sink import Sink
 from recordpublisher.publishers.base import QueueSource, RecordPublisherFactory, RecordSource
@@ -220,6 +221,22 @@ def build_dead_letter_sink(registry: Registry, properties: Properties) -> Sink |
     except ConfigurationError as error:
         typo = hint_of_misspelt(error.key, own) if error.value is None else ""
         raise dead_letter_sink_error(error, typo) from None
+
+
+def check_places(properties: Properties, sink: Sink, dead_letters: Sink | None) -> None:
+    """Check that the job writes its dead letters to another place than its rows.
+
+    Raises: ConfigurationError if both sinks have the same destination. Commands would take rows for dead letters, and drop them.
+    """
+    if type(sink) is not type(dead_letters) or dead_letters is None:
+        return
+    place = destination_of(sink)
+    # The name of the class says nothing about the place.
+    if place != type(sink).__name__ and place == destination_of(dead_letters):
+        reason = f"the job's rows and its dead letters would both be in {place}, and nothing could tell them apart"
+        name = properties.value(DEAD_LETTER_SINK)
+        valid = f"another place (properties {DEAD_LETTER.key}{(name or '').lower()}.*)"
+        raise ConfigurationError(DEAD_LETTER_SINK.key, name, valid, reason=reason)
 
 
 def dead_letter_properties(properties: Properties) -> Properties:

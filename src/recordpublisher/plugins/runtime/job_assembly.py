@@ -46,6 +46,7 @@ from ..host.build_from_properties import (
     build_sink,
     build_source,
     build_store,
+    check_places,
     check_properties,
     source_class,
 )
@@ -129,6 +130,7 @@ def build_job(
     settings = FetcherSettings.of(given)
     sink = checked_for_archive(given, build_sink(registry, given) if sink is None else sink)
     dead_letters = build_dead_letter_sink(registry, given)
+    check_places(given, sink, dead_letters)
     store = named_store(state_store or build_store(registry, given), settings.drain_ms / 1000)
     group = None
     if given.value(JOB_WORKERS) == "GROUP":
@@ -255,15 +257,18 @@ def build_queue_job(
     made = build_source(registry, given, source)
     with PluginCall(made, "prepare", is_watched=False):
         made.prepare(list(names.given.values()))
+    sink = checked_for_no_archive(given, build_sink(registry, given) if sink is None else sink, _NO_ARCHIVE)
+    dead_letters = build_dead_letter_sink(registry, given)
+    check_places(given, sink, dead_letters)
     return QueueJob(
         QueueJobParts(
             source=made,
             stream=stream,
-            sink=checked_for_no_archive(given, build_sink(registry, given) if sink is None else sink, _NO_ARCHIVE),
+            sink=sink,
             decorator_for=batch_decorator_factory(registry, given, values),
             settings=QueueSettings.of(given),
             clock=clock,
-            dead_letters=build_dead_letter_sink(registry, given),
+            dead_letters=dead_letters,
             on_alarm=on_alarm,
             traced=traced_calls(given, clock),
             value_type=value_type_made_by(values),

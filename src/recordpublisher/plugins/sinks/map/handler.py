@@ -50,7 +50,7 @@ class Handler:
         if timeout is not None and not self._function.is_async:
             reason = "a plain function runs in a thread, which cannot be ended"
             raise ConfigurationError.needs("timeout", "an async function", reason=reason)
-        self._name = f"{getattr(function, '__qualname__', None) or type(function).__name__:.100}"
+        self._name = name_of_function(function)
         self._timeout = timeout
         self._timeouts = None if timeout is None else ObservedTimeouts(clock, timeout)
         self._is_closed = False
@@ -231,6 +231,11 @@ def value_type_of(function: Callable[..., Any], batch_size: int = 1) -> Any:
     annotation = _first_annotation(function)
     item = _item_of(annotation)
     return annotation if batch_size == 1 and item is not None else item
+
+
+def name_of_function(function: Callable[..., Any]) -> str:
+    """Return the name of a function, or that of the class of another callable object, in at most 100 characters."""
+    return f"{getattr(function, '__qualname__', None) or type(function).__name__:.100}"
 
 
 def may_fit(made: Any, taken: Any) -> bool:

@@ -26,7 +26,7 @@ from recordpublisher.publishers.records import Record, RecordBatch, V
 from recordpublisher.publishers.user_code import is_coroutine_function
 
 from .handled_positions import HandledPositions
-from .handler import make_handler
+from .handler import make_handler, name_of_function
 from .handling import MAP_SINK_METRICS, MapSettings, RecordHandling, enum_member
 from .key_order import Ordering, OrderingName, UnhandledBatch
 
@@ -150,6 +150,12 @@ class MapSink(Sink[V]):
         sink: MapSink[V] = MapSink.__new__(MapSink)
         sink._set_up(self._given_handler, settings, self._given_clock, self._clock)
         return sink
+
+    def handler_name(self) -> str:
+        """Return the name of the handler, or those of the handlers of several streams."""
+        given = self._given_handler
+        functions = given.values() if isinstance(given, Mapping) else [given]
+        return ", ".join(sorted({name_of_function(each) for each in functions}))
 
     def check(self, context: SinkContext) -> str:
         """Return a sentence that says what the handler receives.
