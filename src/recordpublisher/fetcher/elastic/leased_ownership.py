@@ -88,7 +88,7 @@ class LeasedOwnership(ShardOwnership):
             begins = where_it_begins(0, None, starts.default, job.job_name, is_latest=job.starts.default.is_tip)
         else:  # The start of the group counts, and not that of this process.
             known = [shard for shard, lease in table.leases.items() if lease.was_owned or lease.ended]
-            count = sum(map(table.is_of_job, known))
+            count = sum(map(self._group_job.reads, known))
             begins = where_it_begins(
                 count, None, table.start, job.job_name, is_latest=table.is_latest, others=len(known) - count
             )

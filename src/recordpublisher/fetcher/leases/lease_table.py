@@ -64,8 +64,7 @@ class LeaseTable:
 
     def is_of_job(self, shard: str) -> bool:
         """Return whether the job reads the shard's stream now. The lease of any other shard only keeps its position."""
-        streams = None if self.job is None else self.job.streams
-        return streams is None or shard.rpartition("/")[0] in streams
+        return self.job is None or self.job.reads(shard)
 
     def can_be_read(self, shard: str) -> bool:
         """Return whether the shard has not ended, and each of its parents has ended.
@@ -396,6 +395,10 @@ class GroupJob(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         if of_group.name is not None and self.name is not None and of_group.name != self.name:
             differences.insert(0, f"the name of the group is {of_group.name}, and that of this process {self.name}")
         return "; ".join(differences) or None
+
+    def reads(self, shard: str) -> bool:
+        """Return whether the job may read the shard (`Shard.key`), by the shard's stream."""
+        return self.streams is None or shard.rpartition("/")[0] in self.streams
 
     def named_after(self, before: GroupJob | None) -> GroupJob:
         """Return this job, with the name of the job `before` if it has none.
