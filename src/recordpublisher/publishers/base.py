@@ -200,11 +200,12 @@ class RecordPublisherFactory(RecordSource):
     """Whether records may have no partition key (None), as in a stream with AUTO record distribution."""
 
     ends_open_shards: bool = False
-    """Whether a publisher may return COMPLETE for a shard that `discover` still lists as open and without children.
+    """Whether a publisher may return COMPLETE for a shard that is still listed as open. A job then waits for later shards for ever.
 
     If False, such a COMPLETE is an error, because later records of the shard would never be read. Set True if the service itself reports
-    the end of a shard, perhaps long before its listing does. Then a job does not end when all listed shards are closed, because later
-    shards may follow.
+    the end of a shard, perhaps long before `discover` lists it as closed or with children. Then a job does not end when all listed shards
+    are closed, because later shards may follow. If shards may end for good, leave it False, and return COMPLETE only for a shard that
+    `discover` has returned as closed.
     """
 
     @property

@@ -21,7 +21,7 @@ from recordpublisher.publishers.errors import (
     StateError,
     StoreUnavailableError,
 )
-from recordpublisher.publishers.properties.job_properties import JOB_NAME
+from recordpublisher.publishers.properties.job_properties import JOB_NAME, JOB_WORKERS
 from recordpublisher.publishers.safe_text import few_of
 
 from ..checkpoints.committing_calls import CommittingCalls
@@ -191,7 +191,7 @@ class AloneWorker:
         if record is None or record.document.is_sealed:
             raise FencedError(
                 f"worker {self.name} was replaced (another process has sealed it): "
-                f"{_SUCCESSOR.format(place=self.place)}"
+                f"{_SUCCESSOR.format(place=self.place, workers=JOB_WORKERS.key)}"
             )
         self._confirmed = self._clock.monotonic()
 
@@ -239,7 +239,8 @@ class AloneWorker:
                 await seal_all_silent(GroupStore(self._storage.store, settings.interval), settings, self._clock)
             except LiveWorkerError as error:
                 raise StateError(
-                    f"worker {error.worker} of the group in {self.place} sends heartbeats: stop it, or start with --group"
+                    f"worker {error.worker} of the group in {self.place} sends heartbeats: stop it, "
+                    f"or start with {JOB_WORKERS.key}=GROUP (--group), which shares its shards"
                 ) from error
         alone = found.document.alone
         stored = None if alone is None else records.get(alone.worker)
@@ -399,13 +400,13 @@ class AloneWorker:
             yield
         except FencedError as error:
             raise FencedError(
-                f"worker {self.name} was replaced: {_SUCCESSOR.format(place=self.place)} ({error})"
+                f"worker {self.name} was replaced: {_SUCCESSOR.format(place=self.place, workers=JOB_WORKERS.key)} ({error})"
             ) from error
 
 
 _SUCCESSOR = (
     "the job was started again, or its positions in {place} were reset. The newer start reads the records after the last stored "
-    "positions again"
+    "positions again. Processes that should share the shards need {workers}=GROUP"
 )
 
 
@@ -457,11 +458,12 @@ class RivalStarts:
             log.error(
                 "this start would replace worker %s on %s (process %d), which itself replaced another worker "
                 "%.0f s ago. Two supervisors seem to start the same job: stop one of them, or start both with "
-                "--group. This start waits for up to %.0f s",
+                "%s=GROUP (--group). This start waits for up to %.0f s",
                 found.worker,
                 found.host or "an unknown host",
                 found.pid,
                 abs(now_ms - found.replaced_ms) / 1000,
+                JOB_WORKERS.key,
                 seconds,
             )
         if now >= self._until:

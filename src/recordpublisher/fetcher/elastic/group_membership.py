@@ -293,7 +293,7 @@ async def replace_group_job(
                 f"give it {ANOTHER_PLACE}"
             ) from error
         beside_rows = None if entries is None else GroupStore(entries)
-        begins = await _where_job_begins(GroupStore(store), beside_rows, found.document, job.name)
+        begins = await _where_job_begins(GroupStore(store), beside_rows, found.document, job)
         if begins is None:  # another process has joined in the meantime
             continue
         writer, version = f"start-{secrets.token_hex(8)}", found.document.version + 1
@@ -321,9 +321,9 @@ async def replace_group_job(
 
 
 async def _where_job_begins(
-    group: GroupStore, entries: GroupStore | None, table: LeaseTable, job_name: str | None
+    group: GroupStore, entries: GroupStore | None, table: LeaseTable, job: GroupJob
 ) -> str | None:
-    """Return, as a clause for the log, where a job begins that takes over the shards of `table`.
+    """Return, as a clause for the log, where `job` begins, which takes over the shards of `table`.
 
     Return None if the table was replaced in the meantime.
 
@@ -339,8 +339,10 @@ async def _where_job_begins(
     }
     states, missing = states_of(table, found)
     if not missing:
-        count = sum(state.ended or state.position is not None for state in states.values())
-        return where_it_begins(count, None, table.start, job_name, is_latest=table.is_latest)
+        known = [shard for shard, state in states.items() if state.ended or state.position is not None]
+        count = sum(map(job.reads, known))
+        others = len(known) - count
+        return where_it_begins(count, None, table.start, job.name, is_latest=table.is_latest, others=others)
     again = await group.read_table()
     if again is None or again.document.version != table.version:
         return None
