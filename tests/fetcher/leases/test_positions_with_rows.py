@@ -277,6 +277,25 @@ def test_positions_of_rows_in_another_table_are_refused():
     run_virtual(story())
 
 
+@pytest.mark.parametrize("has_committed", [False, True])
+def test_documents_of_a_worker_of_another_table_are_deleted_only_if_they_are_empty(has_committed):
+    async def story():
+        store = MemoryStore()
+        first = Process(Table(), store)
+        life = await first.live("w1")
+        if has_committed:
+            await first.commit(life, 1)
+        second = Process(Table(), store)
+        second.sink.target = lambda: "another table"
+        return await (await second.live("w2")).delete("w1")
+
+    if has_committed:
+        with pytest.raises(StateError, match="belong to rows in TableSink"):
+            run_virtual(story())
+    else:
+        assert run_virtual(story())
+
+
 def test_nothing_is_written_while_nothing_changes(places):
     async def story():
         process = Process(Table(), *places)

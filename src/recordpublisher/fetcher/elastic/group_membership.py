@@ -305,13 +305,16 @@ async def replace_group_job(
         except ConflictError:  # another process has joined in the meantime
             await pause_after_conflict(attempt)
         else:
-            group_log.info(
+            before = found.document.job
+            # Another destination may be a mistake, such as a changed URI, and this line is then the only trace of it.
+            is_elsewhere = before is not None and bool(before.sink) and before.sink != job.sink
+            group_log.log(
+                logging.WARNING if is_elsewhere else logging.INFO,
                 "the group in %s ran another job and has no worker left; this worker begins its own job there, which %s. Difference: %s",
                 store.place,
                 begins,
                 difference,
             )
-            before = found.document.job
             warn_of_other_streams((before and before.streams) or (), job.streams or (), store.place)
             return
     raise StateError(

@@ -167,7 +167,8 @@ class PositionsWithRows(PositionStore):
         keep the record, and call this again later.
         """
         if worker not in self._without_parts:
-            part = await self._seal(self._entries or self._group, worker, 0)
+            # A worker that took no shard, such as one that was refused because of a wrong table, has stored nothing that belongs to rows.
+            part = await self._seal(self._entries or self._group, worker, 0, may_be_empty=True)
             await self._sink.publish([] if part is None else part.staged)
             await self._sink.discard(lambda life: life == worker, ())
             for place in (self._entries, self._group):
@@ -176,10 +177,12 @@ class PositionsWithRows(PositionStore):
             self._without_parts.add(worker)
         return await self._sink.forget_ended_lives(lambda life: life == worker)
 
-    async def _seal(self, place: GroupStore, worker: str, number: int) -> PositionPart | None:
+    async def _seal(
+        self, place: GroupStore, worker: str, number: int, *, may_be_empty: bool = False
+    ) -> PositionPart | None:
         await self._sink.end_life(worker)
         part = await seal_part(place, worker, number)
-        if part is not None and part.target not in ("", self._sink.target()):
+        if part is not None and part.target not in ("", self._sink.target()) and not (may_be_empty and _is_empty(part)):
             raise StateError(
                 f"the positions of worker {worker} in {place.place} belong to rows in {part.target}, and this process writes to "
                 f"{self._sink.target()}: start with the sink that writes to {part.target}, or move the positions with "
@@ -256,3 +259,7 @@ class AloneSinkLives(SinkLives):
     def records(self) -> int:
         """Number of records written to the sink."""
         return self._written
+
+
+def _is_empty(part: PositionPart) -> bool:
+    return not part.positions and not part.staged
