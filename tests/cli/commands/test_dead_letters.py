@@ -91,6 +91,7 @@ def results(folder):
     commands = {
         "list": ["list", str(job), "--limit", "2"],
         "list all": ["list", str(job), "--limit", "2", "--all"],
+        "list queue": ["list", str(job), "--queue", "-p", "flink.stream.recordpublisher=DYNAMODB_STREAMS"],
         "list json": ["list", str(job), "--json", "--limit", "2"],
         "show": ["show", str(job), "9"],
         "show nothing": ["show", str(job), "10"],
@@ -133,6 +134,12 @@ def test_a_list_says_how_many_there_are_and_why(results):
     assert "3 dead letters, 2 are listed; --all lists every one." in told
     assert "3 dead letters." in results["list all"].stderr
     assert len(results["list all"].stdout.splitlines()) == 4
+
+
+def test_only_a_queue_has_dead_letters_of_its_own(results):
+    done = results["list queue"]
+    told = "'flink.stream.recordpublisher' is 'DYNAMODB_STREAMS': --queue is for the dead letters that SQS keeps of a queue"
+    assert (done.returncode, told in done.stderr) == (2, True)
 
 
 def test_letters_are_listed_as_json_with_their_payloads(results):

@@ -17,6 +17,7 @@ import typer
 
 from recordpublisher.publishers.errors import ConfigurationError, StateError
 from recordpublisher.publishers.properties.properties import Properties
+from recordpublisher.publishers.properties.reading_properties import RECORD_PUBLISHER
 from recordpublisher.publishers.properties.retry_properties import with_short_outages
 from recordpublisher.publishers.safe_text import counted, few_of
 
@@ -325,6 +326,11 @@ async def _letters(properties: Properties, queue: bool, *, restores: bool = Fals
     letters: StoredLetters
     if queue:
         from recordpublisher.plugins.dead_letters.letters_in_queue import QueueLetters
+
+        if properties.is_set(RECORD_PUBLISHER) and properties.value(RECORD_PUBLISHER) != "QUEUE":
+            given, valid = properties.as_given(RECORD_PUBLISHER), "QUEUE, or the command without --queue"
+            reason = "--queue is for the dead letters that SQS keeps of a queue"
+            raise ConfigurationError(RECORD_PUBLISHER.key, given, valid, reason=reason)
 
         letters = QueueLetters(properties, restores=restores)
     else:

@@ -84,9 +84,11 @@ def stored_letters_of(properties: Properties) -> StoredLetters:
     except ConfigurationError as error:
         raise dead_letter_sink_error(error) from None
     if letters is None:
-        raise ConfigurationError(
-            DEAD_LETTER_SINK.key, properties.value(DEAD_LETTER_SINK), "jsonl, parquet, sql or kinesis"
+        reason = (
+            "" if not name else "this command cannot read the dead letters of that sink; the job can write them there"
         )
+        valid = "jsonl, parquet, sql or kinesis"
+        raise ConfigurationError(DEAD_LETTER_SINK.key, properties.value(DEAD_LETTER_SINK), valid, reason=reason)
     return letters
 
 

@@ -231,8 +231,9 @@ def check_places(properties: Properties, sink: Sink, dead_letters: Sink | None) 
     if type(sink) is not type(dead_letters) or dead_letters is None:
         return
     place = destination_of(sink)
-    # The name of the class says nothing about the place.
-    if place != type(sink).__name__ and place == destination_of(dead_letters):
+    # The name of a class alone says nothing about the place.
+    is_named = place not in {each.__name__ for each in type(sink).__mro__}
+    if is_named and place == destination_of(dead_letters):
         reason = f"the job's rows and its dead letters would both be in {place}, and nothing could tell them apart"
         name = properties.value(DEAD_LETTER_SINK)
         valid = f"another place (properties {DEAD_LETTER.key}{(name or '').lower()}.*)"
