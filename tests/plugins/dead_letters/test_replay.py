@@ -332,7 +332,7 @@ def test_a_sink_that_keeps_nothing_takes_no_letters(properties):
 
 def test_letters_of_another_sink_cannot_be_read(properties):
     with pytest.raises(
-        rp.ConfigurationError, match="cannot read the dead letters of that sink.*jsonl, parquet, sql or kinesis"
+        rp.ConfigurationError, match=r"cannot read the dead letters of that sink.*jsonl, parquet, sql or kinesis"
     ):
         stored_letters_of(properties.merged({"flink.deadletter.sink": "memory"}))
 
