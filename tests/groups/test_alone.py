@@ -93,7 +93,7 @@ def test_a_worker_of_a_group_replaces_a_process_that_runs_alone(job):
     job.properties = {**job.properties, "flink.job.workers": "ALONE"}
     job.start("refused")
     assert job.processes["refused"].wait(timeout=60) == 1
-    assert "sends heartbeats: stop it, or start with --group" in job.log("refused")
+    assert "sends heartbeats: stop it, or start with flink.job.workers=GROUP" in job.log("refused")
     assert end(job.processes["worker"]) == 0
     job.start("later")
     job.wait_until_each_writes("later")
