@@ -204,7 +204,7 @@ def make_handler(
         return one(given)
     if batch_size > 1:
         reason = "there is a handler for each stream, and a list may have records of several streams"
-        raise ConfigurationError("batch_size", batch_size, "1", reason=reason)
+        raise ConfigurationError("batch_size", batch_size, "1, or a job for each stream", reason=reason)
     return StreamHandlers({stream: one(function) for stream, function in given.items()})
 
 
