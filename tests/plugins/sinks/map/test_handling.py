@@ -707,3 +707,29 @@ def test_the_durations_of_calls_and_the_delays_of_records_are_counted():
     durations, delays = metrics["handlerDurationMs"], metrics["handlingDelayMs"]
     assert (sum(durations["counts"]), durations["sum"]) == (3, 6_000)
     assert sum(delays["counts"]) == metrics["handled"] == 2
+
+
+def test_each_handler_of_a_stream_gets_lists_of_its_stream_and_only_its_bad_record_fails():
+    orders, payments = [], []
+
+    async def on_orders(records: list[rp.Record]):
+        orders.append([record.data for record in records])
+
+    async def on_payments(values: list[bytes]):
+        payments.append(values)
+        if b"1" in values:
+            raise ValueError("bad")
+
+    async def story():
+        handlers = {"orders": on_orders, "payments": on_payments}
+        sink = rp.MapSink(handlers, batch_size=10, retries=0, on_failure="SKIP", ordering="NONE")
+        mixed = [batch(b"0", b"1", b"2"), batch(b"0", b"1", stream="payments"), batch(b"3", first=4)]
+        await open_and_write(sink, *mixed, streams=("orders", "payments"))
+        await sink.flush()
+        await sink.close()
+
+    run_virtual(story())
+    assert [len(records) for records in orders if len(records) > 1]
+    assert sorted(data for records in orders for data in records) == [b"0", b"1", b"2", b"3"]
+    assert payments[0] == [b"0", b"1"]
+    assert payments[1:] == [[b"0"], [b"1"]]

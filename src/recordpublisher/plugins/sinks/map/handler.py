@@ -21,6 +21,8 @@ from recordpublisher.publishers.records import Record
 from recordpublisher.publishers.safe_text import few_of
 from recordpublisher.publishers.user_code import UserFunction, describe_error
 
+from .key_order import UnhandledRecord
+
 log = logging.getLogger("recordpublisher.plugins.sinks.map")
 VALID = "a function, or an async function, of one record or its value"
 LAMBDA_MARK = "_recordpublisher_lambda"
@@ -117,6 +119,10 @@ class Handler:
                 raise
             raise TimeoutError(f"no result within {self._timeout:g} s") from error
 
+    def lists_of(self, items: list[UnhandledRecord]) -> Iterable[list[UnhandledRecord]]:
+        """Return the lists of records that the function gets: one list, which may have records of several streams."""
+        return [items]
+
     def name_of(self, stream: str) -> str:
         """Return the name of the function, which handles every stream."""
         return self._name
@@ -149,15 +155,23 @@ class StreamHandlers:
             raise ConfigurationError("handler", valid=valid, statement="lacks a stream", reason=given)
         return sentences
 
-    async def call(self, record: Record) -> Any:
-        """Call the handler of the record's stream.
+    async def call(self, records: Any) -> Any:
+        """Call the handler of the stream of a record, or of a list of records of one stream.
 
         Raises: SinkError if the stream was added to the job and has no handler, and the errors of `Handler.call`.
         """
-        handler = self._handlers.get(record.stream)
+        stream = (records[0] if isinstance(records, list) else records).stream
+        handler = self._handlers.get(stream)
         if handler is None:
-            raise SinkError(f"there is no handler for the stream {record.stream}")
-        return await handler.call(record)
+            raise SinkError(f"there is no handler for the stream {stream}")
+        return await handler.call(records)
+
+    def lists_of(self, items: list[UnhandledRecord]) -> Iterable[list[UnhandledRecord]]:
+        """Return a list of records for each stream, because each has a function of its own."""
+        of_streams: dict[str, list[UnhandledRecord]] = {}
+        for item in items:
+            of_streams.setdefault(item.batch.records.stream, []).append(item)
+        return of_streams.values()
 
     def name_of(self, stream: str) -> str:
         """Return the name of the function for a stream, or "" if there is none."""
@@ -202,9 +216,6 @@ def make_handler(
 
     if not isinstance(given, Mapping):
         return one(given)
-    if batch_size > 1:
-        reason = "there is a handler for each stream, and a list may have records of several streams"
-        raise ConfigurationError("batch_size", batch_size, "1, or a job for each stream", reason=reason)
     return StreamHandlers({stream: one(function) for stream, function in given.items()})
 
 

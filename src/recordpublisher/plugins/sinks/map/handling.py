@@ -275,7 +275,8 @@ class RecordHandling:
         has_max_age = self._settings.max_age is not None  # checked once for the list, not for each record
         old = {id(item) for item in taken if has_max_age and self._is_too_old(item)}
         errors: dict[int, Exception] = {}
-        await self._call_with_list([item for item in taken if id(item) not in old], errors)
+        for items in self._handler.lists_of([item for item in taken if id(item) not in old]):
+            await self._call_with_list(await self._wait_for_permission(items), errors)
         for group in _by_key(taken):
             self._decide_group(group, old, errors)
 

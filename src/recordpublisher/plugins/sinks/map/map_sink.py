@@ -49,7 +49,7 @@ class MapSink(Sink[V]):
       handles the records of a shard one after the other, and after those of its parent shards. NONE keeps no order.
     - `batch_size`: number of records in a list. If it is above 1, the handler receives lists of up to this many records, and may
       return the records that failed. If it raises an error, it is called with each half of the list again, until the record that
-      fails is alone.
+      fails is alone. A handler of one stream gets lists of that stream.
     - `batch_wait`: how long a list waits for more records (seconds).
     - `retries`: how often a failed record is handled again. The pauses are random, up to 0.2 s, 0.4 s and so on, at most 10 s.
       A record for which the handler raises InvalidRecordError is not handled again.
