@@ -107,9 +107,12 @@ class Archive:
         return await self._load(stream, DOCUMENT_SECONDS)
 
     async def shards(self, stream: str) -> dict[str, Shard]:
-        """Return every shard that is archived or listed, by id. A shard that only the archive has is closed and unlisted."""
+        """Return every shard that is archived or listed, by id. A shard that only the archive has is unlisted.
+
+        It is closed if its end is archived, or if the live stream is read and no longer has the shard.
+        """
         documents, listed = await self._load(stream, DOCUMENT_SECONDS), self._listed.get(stream, {})
-        archived = {name: _shard(document) for name, document in documents.items()}
+        archived = {name: _shard(each, self.live is not None) for name, each in documents.items()}
         # A listing may lack the parents of a shard, because they have expired. The archive knows them.
         known = {
             name: each if each.parents or name not in archived else replace(each, parents=archived[name].parents)
@@ -196,9 +199,9 @@ class LiveLister(Protocol):
         """Return the arrival time before which the stream has dropped its records (epoch ms)."""
 
 
-def _shard(document: ShardDocument) -> Shard:
+def _shard(document: ShardDocument, has_live: bool) -> Shard:
     entries: dict[str, Any] = msgspec.to_builtins(document)
-    return replace(stored_shard_from(entries), closed=True, is_unlisted=True)
+    return replace(stored_shard_from(entries), closed=has_live or document.end is not None, is_unlisted=True)
 
 
 # --- the files of an archive in a folder or an object store -------------------------------------------------------------------
