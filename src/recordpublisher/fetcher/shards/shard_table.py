@@ -182,8 +182,8 @@ class ShardTable:
         That is so when listings have shown every shard as closed, and this worker has read its shards to their ends. A stream without
         shards may get some later. A Kinesis stream always has an open shard, even if an old listing shows none.
 
-        An open shard of an archive counts as closed. If the archive grows during the run, the rest of the shard and its children are left to
-        a later run.
+        An open shard of an archive counts as closed. If the archive grows during the run, the rest of the shard and its children are left
+        to a later run.
         """
         all_closed = bool(self._listed) and all(shard.closed or shard.may_grow for shard in self._listed.values())
         if not all_closed or (any(not entry.has_ended for entry in self) and not self._is_left_for_later_run()):
