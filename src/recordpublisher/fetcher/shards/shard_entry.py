@@ -153,7 +153,8 @@ class ShardEntry:
     def end_run(self) -> None:
         """Reset what counts for one run only, because the run is over. The listener is not notified. Called by ReadTasks."""
         if self.has_ended_for_now:
-            self.has_ended_for_now = self.reading.has_reached_end = False
+            self.has_ended_for_now = False
+            self.reading.reopen()
             self.emission.reopen()
         self.reading.reset()
         self.emission.reset()
