@@ -184,6 +184,24 @@ async def test_the_last_file_of_a_shard_that_has_ended_is_missing(tmp_path):
     assert [child.shard_id for child in batches[-1].child_shards] == ["shardId-1"]
 
 
+async def test_files_that_are_published_while_the_end_is_read_are_not_missing(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14))
+    last = file_of(tmp_path, "112.-1")
+    content = last.read_bytes()
+    last.unlink()
+    factory = factory_of(tmp_path)
+    catalogue = factory._archive.catalogue
+    document = catalogue.document
+
+    def published(shard):
+        last.write_bytes(content)
+        return document(shard)
+
+    catalogue.document = published
+    batches, _ = await read(factory)
+    assert payloads(batches) == PAYLOADS
+
+
 @pytest.mark.parametrize("start", [HORIZON, StartingPosition.latest(), StartingPosition.at_timestamp(NOW_MS - 1000)])
 async def test_a_shard_that_is_newer_than_the_last_listing_is_read_live(tmp_path, start):
     """A worker of a group gets it from the lease table, and a parent's last response names it, before the next listing does."""

@@ -143,6 +143,11 @@ class ArchivePublisher(RecordPublisher):
             # are missing.
             return (Step.LOST if await self._has_archived_children() else Step.END), None
         step = next_step(seam)
+        if step is Step.LOST and file is None and archive.live is None:
+            # The files may have been published after their listing, and before the document was read.
+            self._use(await self._listed(again=True))
+            if (file := self._next_file()) is not None and file.follows(self._place):
+                return Step.READ, file
         if file is not None and step in (Step.LOST, Step.SKIP) and seam.is_live:
             step = next_step(replace(seam, stream_has_following=await self._stream_has(file, is_owed=seam.is_owed)))
         return step, file
