@@ -172,7 +172,7 @@ class ShardLifecycle(ShardListener):
 
         `is_in_listing`: whether a listing has shown the shard. Only then is it known whether the shard is open.
         """
-        is_open = is_in_listing and not shard.closed
+        is_open = is_in_listing and not shard.closed and not shard.is_unlisted
         with naming_sink(self._job.sink, "shard_listed"):
             self._job.sink.shard_listed(shard, self._job.clock.now_ms() - LISTING_AGE_MS if is_open else None)
 
@@ -205,6 +205,14 @@ class ShardLifecycle(ShardListener):
         if entry.shard.stream in self._job.discovery.deleted:
             self._table.remove(entry.key)
             self.complete_without_streams()
+            return
+        if entry.has_ended_for_now:
+            log.info(
+                "shard %s was read to the end of its archive, and a later run continues there",
+                entry.key,
+                extra=log_extra(entry.key),
+            )
+            self._start_children_of(entry.key)
             return
         children = [child.shard_id for child in entry.reading.children]
         log.info("shard %s has ended, children: %s", entry.key, children, extra=log_extra(entry.key))

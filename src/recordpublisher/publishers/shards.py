@@ -54,7 +54,7 @@ class Shard:
     - `parents`: the ids of the shards that were split or merged into this one.
     - `closed`: whether it accepts no more records. A closed shard is still read to its end.
     - `starting_sequence_number`: where the shard begins, as Kinesis lists it. All records have greater numbers.
-    - `is_unlisted`: whether the stream no longer lists the shard. Its publisher then reads it from somewhere else.
+    - `is_unlisted`: whether the stream does not list the shard. Its publisher then reads it from somewhere else.
     """
 
     stream: str
@@ -70,6 +70,11 @@ class Shard:
     def key(self) -> str:
         """The key `stream/shard-id`, which names a shard in state, metrics and logs."""
         return f"{self.stream}/{self.shard_id}"
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether a later job may find more records, although the publisher ends the shard: an archive may have more of an open shard."""
+        return self.is_unlisted and not self.closed
 
     def begins_at(self, sequence_number: str | None) -> bool:
         """Return whether all records of the shard come after this sequence number. False if that is not known."""

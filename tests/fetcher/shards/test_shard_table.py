@@ -69,6 +69,32 @@ def test_only_a_finite_source_is_exhausted_when_every_listed_shard_is_closed(is_
     assert not made.is_exhausted({"s", "t"}), "a stream without shards"
 
 
+def test_an_open_shard_of_an_archive_ends_for_one_run_only():  # S5, S8
+    made = table(shard("a", is_unlisted=True))
+    assert not made.is_exhausted({"s"})
+    in_stage(made["s/a"], ShardStage.READING).end_of_reading(())
+    assert made.is_exhausted({"s"})
+    assert not made.states()["s/a"].ended
+
+    for each in made.add_listed([shard("b", "a", is_unlisted=True), shard("c", "b", is_unlisted=True)]):
+        made.add(each, FRESH)
+    assert not made.parents_finished(shard("b", "a")), "the rest of the parent comes first"
+    assert made.is_exhausted({"s"}), "a later run reads the rest of the parent, and then the children"
+
+    made["s/a"].end_run()
+    assert made["s/a"].is_reading
+    assert not made.is_exhausted({"s"})
+
+
+def test_a_shard_that_ended_before_stays_ended_although_its_archive_lacks_the_end():  # S5
+    made = ShardTable()
+    [ended] = made.add_listed([shard("a", is_unlisted=True)])
+    made.add(ended, replace(FRESH, ended=True))
+
+    assert made.states()["s/a"].ended
+    assert made.parents_finished(shard("b", "a"))
+
+
 def test_a_shard_that_a_later_listing_shows_as_closed_stays_closed():  # S8
     made = table(shard("a"), shard("b", "a"))
     for entry in made:

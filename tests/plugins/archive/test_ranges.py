@@ -112,7 +112,7 @@ def test_a_shard_is_complete_at_its_archived_end(place, through, is_owed, comple
 
 
 FILE = RangeFile(("f",), (7, inf), (9, inf), SequenceNumber("9"), "7.-1")
-AT_END = Seam((5, inf), None, is_complete=False, is_owed=True, is_live=True, is_bounded=False)
+AT_END = Seam((5, inf), None, is_complete=False, is_owed=True, is_live=True)
 IN_HOLE = replace(AT_END, file=FILE)
 
 
@@ -123,7 +123,6 @@ IN_HOLE = replace(AT_END, file=FILE)
         (replace(AT_END, is_complete=True), Step.END),
         (AT_END, Step.LIVE),
         (replace(AT_END, is_live=False), Step.LOST),  # an unlisted shard has not ended
-        (replace(AT_END, is_live=False, is_bounded=True), Step.END),
         (IN_HOLE, Step.LOST),
         (replace(IN_HOLE, stream_has_following=True), Step.LIVE),
         (replace(IN_HOLE, stream_has_following=True, is_live=False), Step.LOST),

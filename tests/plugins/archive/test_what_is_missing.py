@@ -1,6 +1,7 @@
 """Every failure of a read from an archive has a text that names the records on both sides, and what helps."""
 
 import shutil
+from dataclasses import replace
 
 import msgspec
 import pyarrow as pa
@@ -23,6 +24,10 @@ from recordpublisher.publishers.shards import OldestRecord, Shard
 from fakes.archives import ARRIVAL, PAYLOADS, SHARD, records, write_archive
 
 HORIZON = StartingPosition.trim_horizon()
+NOT_ASKED = (
+    "and the stream was not asked for them because of flink.archive.live=NONE: with POLLING the job reads them from the stream, "
+    "if it still has them"
+)
 NOW_MS = int(ARRIVAL * 1000) + 30 * 24 * 3_600_000
 
 
@@ -106,6 +111,9 @@ async def test_a_file_that_is_missing_in_the_middle_is_named_by_the_records_on_i
     with pytest.raises(DataLossError) as raised:
         await read(factory_of(tmp_path))
     continues = "Set flink.state.dataloss=CONTINUE to continue without them"
+    assert str(raised.value) == f"{hole} {tmp_path}, {NOT_ASKED}. {continues}"
+    with pytest.raises(DataLossError) as raised:
+        await read(factory_of(tmp_path, LiveStream(listed=())))
     assert str(raised.value) == f"{hole} {tmp_path}, and the stream no longer has the shard. {continues}"
     live = LiveStream(oldest=10)
     with pytest.raises(DataLossError) as raised:
@@ -159,6 +167,39 @@ async def test_a_shard_that_is_gone_before_its_archived_end(tmp_path):
     text = "the archive of orders/shardId-0 ends after 123 .* without the shard's end, and the stream no longer has the shard"
     with pytest.raises(DataLossError, match=text):
         await read(factory_of(tmp_path, LiveStream(listed=())))
+
+
+async def test_the_last_file_of_a_shard_that_has_ended_is_missing(tmp_path):
+    children = [Shard("orders", "shardId-1", parents=("shardId-0",))]
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14), children=children)
+    file_of(tmp_path, "112.-1").unlink()
+    await copy_shard(tmp_path, "shardId-1", ("shardId-0",))
+    text = f"the last records of orders/shardId-0, after 112 (arrived 2026-09-21T20:43:20.000+00:00), are in no file of {tmp_path}"
+    with pytest.raises(DataLossError) as raised:
+        await read(factory_of(tmp_path))
+    assert str(raised.value).startswith(f"{text}, {NOT_ASKED}. Set flink.state.dataloss")
+    batches, metrics = await read(factory_of(tmp_path, **{"flink.state.dataloss": "CONTINUE"}))
+    assert payloads(batches) == PAYLOADS[:14]
+    assert metrics.retention_gaps == 1
+    assert [child.shard_id for child in batches[-1].child_shards] == ["shardId-1"]
+
+
+async def test_files_that_are_published_while_the_end_is_read_are_not_missing(tmp_path):
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14))
+    last = file_of(tmp_path, "112.-1")
+    content = last.read_bytes()
+    last.unlink()
+    factory = factory_of(tmp_path)
+    catalogue = factory._archive.catalogue
+    document = catalogue.document
+
+    def published(shard):
+        last.write_bytes(content)
+        return document(shard)
+
+    catalogue.document = published
+    batches, _ = await read(factory)
+    assert payloads(batches) == PAYLOADS
 
 
 @pytest.mark.parametrize("start", [HORIZON, StartingPosition.latest(), StartingPosition.at_timestamp(NOW_MS - 1000)])
@@ -242,6 +283,13 @@ def test_what_is_refused_before_anything_is_read(tmp_path):
         ArchiveFactory.check(rp.Properties({}), ["orders"])
     with pytest.raises(ConfigurationError, match=r"flink\.archive\.live"):
         ArchiveFactory.check(rp.Properties({"flink.archive.uri": "x", "flink.archive.live": "ARCHIVE"}), ["orders"])
+    group = {"flink.archive.uri": "x", "flink.archive.live": "NONE", "flink.job.workers": "GROUP"}
+    with pytest.raises(ConfigurationError) as raised:
+        ArchiveFactory.check(rp.Properties(group), ["orders"])
+    assert str(raised.value) == (
+        "property 'flink.job.workers=GROUP' cannot be combined with 'flink.archive.live=NONE': a group never ends. Read the archive with "
+        "one process, or set flink.archive.live=POLLING to continue in the stream"
+    )
     with pytest.raises(ConfigurationError, match="a queue has no positions"):
         ArchiveFactory.check(rp.Properties({"flink.archive.uri": "x", "flink.archive.live": "QUEUE"}), ["orders"])
     with pytest.raises(ConfigurationError, match="a folder that a file sink has written"):
@@ -385,6 +433,26 @@ async def test_an_archive_without_the_oldest_file_of_one_shard_is_complete_from_
         start=StartingPosition.at_timestamp(early.timestamp_ms + 1800 * 5500),
     )
     assert not caplog.records
+
+
+async def test_the_files_of_a_parent_were_deleted_and_the_first_files_of_its_child(tmp_path, caplog):
+    """So it is in a copy of the youngest files. The parent's document stays."""
+    await write_archive(tmp_path, JsonlSink, (5, 8, 14))
+    await copy_shard(tmp_path, "shardId-1", ("shardId-0",))
+    shutil.rmtree(tmp_path / "orders/shardId-0")
+    next(file for file in tmp_path.glob("orders/shardId-1/*") if file.name.startswith("BEGIN")).unlink()
+    assert (await archive_check(tmp_path)).endswith("from 2026-09-21T16:43:20.000Z; nothing is missing between them")
+    child = Shard("orders", "shardId-1", parents=("shardId-0",))
+    for live in (None, LiveStream(listed=(child,))):
+        caplog.clear()
+        batches, _ = await read(factory_of(tmp_path, live), child)
+        assert payloads(batches) == PAYLOADS[5:]
+        [warning] = caplog.records
+        assert (
+            "has the records of orders/shardId-1 up to 104, so the read of the shard begins after that"
+            in warning.message
+        )
+    assert (await read(factory_of(tmp_path)))[0][0].child_shards == (replace(child, closed=True),)
 
 
 async def test_doctor_misses_the_first_file_of_a_child_as_a_job_does(tmp_path):

@@ -88,6 +88,10 @@ class ShardReadState:
         self.has_reached_end = True
         self.children = tuple(children)
 
+    def reopen(self) -> None:
+        """Mark the shard as not read to its end, because a later run may find more of its records."""
+        self.has_reached_end = False
+
     def reach_run_end(self, first_past: str) -> None:
         """Mark the shard as read to the position at which this run ends in it. Records that are queued are still emitted."""
         self.first_past_run_end = first_past

@@ -94,6 +94,8 @@ class ShardEntry:
         self.metrics = ShardMetrics(worker_read_durations=worker_read_durations or Histogram())
         self.emission = ShardEmission(state, taken_over_below, self.metrics)
         self.is_removed = False
+        self.has_ended_for_now = False
+        """Whether the shard has ended for this run only, because a later run may find more of its records (`Shard.may_grow`)."""
         self._listener = listener
 
     # --- commands ---------------------------------------------------------------------------------------------------------------
@@ -150,6 +152,10 @@ class ShardEntry:
 
     def end_run(self) -> None:
         """Reset what counts for one run only, because the run is over. The listener is not notified. Called by ReadTasks."""
+        if self.has_ended_for_now:
+            self.has_ended_for_now = False
+            self.reading.reopen()
+            self.emission.reopen()
         self.reading.reset()
         self.emission.reset()
 
@@ -247,7 +253,8 @@ class ShardEntry:
     def snapshot_state(self) -> ShardState:
         """The state that a snapshot stores: how far the shard was emitted, its last read at the tip, and whether it is waiting."""
         tip_ms = self.state.tip_ms if self.reading.tip_ms is None else self.reading.tip_ms
-        return replace(self.state, tip_ms=tip_ms, waiting=self.is_waiting)
+        has_ended = self.has_ended and not self.has_ended_for_now
+        return replace(self.state, tip_ms=tip_ms, waiting=self.is_waiting, ended=has_ended)
 
     @property
     def is_open(self) -> bool:
@@ -308,7 +315,10 @@ class ShardEntry:
         The shard ends if it was read to its end, and nothing is queued or being written.
         """
         ends = self.stage is ShardStage.DRAINING and not self.reading.queue and not self.emission.is_writing
-        if ends:
+        if ends and self.shard.may_grow and not self.reading.children:
+            self.has_ended_for_now = True
+            self.emission.end_for_now()
+        elif ends:
             self.emission.end(self.progress.open_ms)
         self._listener.on_changed(self)
         if ends:
@@ -385,6 +395,14 @@ class ShardEmission:
         """
         seen_ms = latest(self.state.seen_ms, self.state.arrival_ms, open_ms)
         self.state = replace(self.state, ended=True, continuation=None, seen_ms=seen_ms)
+
+    def end_for_now(self) -> None:
+        """Mark the shard as ended for this run. The rest of its state stays, because a later run continues with it."""
+        self.state = replace(self.state, ended=True)
+
+    def reopen(self) -> None:
+        """Mark the shard as not ended, because the run is over for which it has ended."""
+        self.state = replace(self.state, ended=False)
 
     def _count_late(self, records: int) -> None:
         watermark, limit = self.state.watermark, self._taken_over_below

@@ -10,7 +10,7 @@ from recordpublisher.publishers.shards import Shard, is_listing_older_than, stre
 
 from ..global_watermark_rules import inherited_watermark
 from ..settings import WAITS_FOR_EVERY_SHARD, IdleIntervals
-from .lineage import Children, parent_keys, parents_ended
+from .lineage import Children, parent_keys, parents_ended, reachable
 from .shard_entry import NO_LISTENER, ShardEntry, ShardListener
 from .shard_state import ShardState
 
@@ -181,9 +181,12 @@ class ShardTable:
 
         That is so when listings have shown every shard as closed, and this worker has read its shards to their ends. A stream without
         shards may get some later. A Kinesis stream always has an open shard, even if an old listing shows none.
+
+        An open shard of an archive counts as closed. If the archive grows during the run, the rest of the shard and its children are left
+        to a later run.
         """
-        all_closed = bool(self._listed) and all(shard.closed for shard in self._listed.values())
-        if not all_closed or any(not entry.has_ended for entry in self):
+        all_closed = bool(self._listed) and all(shard.closed or shard.may_grow for shard in self._listed.values())
+        if not all_closed or (any(not entry.has_ended for entry in self) and not self._is_left_for_later_run()):
             return False
         listed = {shard.stream for shard in self._listed.values()}
         return listed.issuperset(streams) and not any(map(self._is_endless, listed))
@@ -248,10 +251,19 @@ class ShardTable:
         are_read = [child is not None and not child.is_waiting for child in children]
         return entry.has_ended and bool(are_read) and all(are_read)
 
+    def _is_left_for_later_run(self) -> bool:
+        """Return whether each shard that has not ended waits for the rest of a shard that has ended for this run only."""
+        left = [entry for entry in self if not entry.has_ended]
+        if not all(entry.is_waiting for entry in left):
+            return False
+        paused = [entry.key for entry in self if entry.has_ended_for_now]
+        waiting = reachable(paused, lambda key: [child.key for child in self.children_of(key)])
+        return all(entry.key in waiting for entry in left)
+
     def _is_finished(self, key: str, child: Shard) -> bool:
         own = self._entries.get(key)
         if own is not None:
-            return own.has_ended
+            return own.has_ended and not own.has_ended_for_now
         if key in self._finished_before or self._has_others:
             return True
         was_listed = child.key in self._last_listing.get(child.stream, ())

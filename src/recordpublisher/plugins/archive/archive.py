@@ -29,7 +29,7 @@ from recordpublisher.publishers.properties.reading_properties import ARCHIVE_UNP
 from recordpublisher.publishers.properties.sink_properties import ARCHIVE
 from recordpublisher.publishers.shards import OldestRecord, Shard, stored_shard_from
 
-from ..sinks.archived_shards import HIDDEN, RANGES, SHARDS, ShardDocument
+from ..sinks.archived_shards import AT, BEGIN, HIDDEN, RANGES, SHARDS, ShardDocument
 from ..sinks.files.staged_files import ENTRIES
 from ..stores.back_ends import back_end_of
 from ..stores.by_location import conditional_store_of
@@ -107,9 +107,12 @@ class Archive:
         return await self._load(stream, DOCUMENT_SECONDS)
 
     async def shards(self, stream: str) -> dict[str, Shard]:
-        """Return every shard that is archived or listed, by id. A shard that only the archive has is closed and unlisted."""
+        """Return every shard that is archived or listed, by id. A shard that only the archive has is unlisted.
+
+        It is closed if its end is archived, or if the live stream is read and no longer has the shard.
+        """
         documents, listed = await self._load(stream, DOCUMENT_SECONDS), self._listed.get(stream, {})
-        archived = {name: _shard(document) for name, document in documents.items()}
+        archived = {name: _shard(each, self.live is not None) for name, each in documents.items()}
         # A listing may lack the parents of a shard, because they have expired. The archive knows them.
         known = {
             name: each if each.parents or name not in archived else replace(each, parents=archived[name].parents)
@@ -128,9 +131,18 @@ class Archive:
         return await self.shards(stream)
 
     async def parents_last_open_ms(self, shard: Shard) -> int | None:
-        """Return the latest time at which an archived parent of a shard was open (epoch ms), or None if not known."""
+        """Return the latest time at which an archived parent of a shard was open (epoch ms), or None if not known.
+
+        A parent that had records, and has no file left, does not count: its files were deleted, or were not copied, and perhaps the first
+        files of the shard too.
+        """
         documents = await self._load(shard.stream, DOCUMENT_SECONDS)
-        return latest(*(documents[parent].open_ms for parent in shard.parents if parent in documents))
+        parents = [documents[parent] for parent in shard.parents if parent in documents]
+        return latest(*[each.open_ms for each in parents if not await self._has_lost_files(each)])
+
+    async def _has_lost_files(self, document: ShardDocument) -> bool:
+        had_records = document.end is not None and document.end.through not in (AT, BEGIN)
+        return had_records and not await self.catalogue.files(_shard(document, has_live=False), again=False)
 
     async def tip_ms(self, shard: Shard, place: OrderKey | None, *, again: bool) -> int | None:
         """Return the latest time at which the writing job saw no record after `place` in the shard (epoch ms).
@@ -196,9 +208,9 @@ class LiveLister(Protocol):
         """Return the arrival time before which the stream has dropped its records (epoch ms)."""
 
 
-def _shard(document: ShardDocument) -> Shard:
+def _shard(document: ShardDocument, has_live: bool) -> Shard:
     entries: dict[str, Any] = msgspec.to_builtins(document)
-    return replace(stored_shard_from(entries), closed=True, is_unlisted=True)
+    return replace(stored_shard_from(entries), closed=has_live or document.end is not None, is_unlisted=True)
 
 
 # --- the files of an archive in a folder or an object store -------------------------------------------------------------------

@@ -16,7 +16,7 @@ from recordpublisher.publishers.base import Checks, RecordPublisherFactory, Reco
 from recordpublisher.publishers.clock import Clock, SystemClock
 from recordpublisher.publishers.errors import ConfigurationError, RecordPublisherError, StateError, StreamNotFoundError
 from recordpublisher.publishers.positions import StartingPosition
-from recordpublisher.publishers.properties.job_properties import ACCEPTS_LOSS, ON_DATA_LOSS, WORKER_BYTES
+from recordpublisher.publishers.properties.job_properties import ACCEPTS_LOSS, JOB_WORKERS, ON_DATA_LOSS, WORKER_BYTES
 from recordpublisher.publishers.properties.properties import Properties
 from recordpublisher.publishers.properties.reading_properties import ARCHIVE_LIVE, ARCHIVE_UNPROVEN, ARCHIVE_URI
 from recordpublisher.publishers.properties.times_and_sizes import iso_time
@@ -94,10 +94,19 @@ class ArchiveFactory(RecordPublisherFactory):
 
     @classmethod
     def check(cls, properties: Properties, streams: Sequence[str]) -> None:
-        """Check the location of the archive, and the properties of the live publisher. Raises: ConfigurationError if one is invalid."""
+        """Check the location of the archive, and the properties of the live publisher.
+
+        Raises: ConfigurationError if one is invalid, or if a group would read an archive without a live stream.
+        """
         _uri(properties)
         if (made := _live_class(properties)) is not None:
             made.check(properties, streams)
+        elif properties.value(JOB_WORKERS) == "GROUP":
+            # No process of a group knows whether the others have read everything, so the job would wait for ever.
+            reason = f"a group never ends. Read the archive with one process, or set {ARCHIVE_LIVE.key}=POLLING to continue in the stream"
+            raise ConfigurationError.conflict(
+                JOB_WORKERS.key, f"{ARCHIVE_LIVE.key}={_NONE}", value="GROUP", reason=reason
+            )
 
     @property
     def lists_shards(self) -> bool:

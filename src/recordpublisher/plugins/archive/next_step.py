@@ -30,7 +30,7 @@ def next_step(at: Seam) -> Step:
     if at.file is not None and at.file.follows(at.place):
         return Step.READ
     if at.file is None:
-        if at.is_complete or at.is_bounded:
+        if at.is_complete:
             return Step.END
         return Step.LIVE if at.is_live else Step.LOST
     if at.is_live and at.stream_has_following:
@@ -92,7 +92,6 @@ class Seam:
     - `is_complete`: whether the shard ends at or before `place`.
     - `is_owed`: whether a missing record counts as lost; False at the first start of a shard.
     - `is_live`: whether the live stream is read and lists the shard.
-    - `is_bounded`: whether the read ends with the archive.
     - `stream_has_following`: whether the stream still has the records between `place` and `file`.
     """
 
@@ -101,7 +100,6 @@ class Seam:
     is_complete: bool
     is_owed: bool
     is_live: bool
-    is_bounded: bool
     stream_has_following: bool = False
 
 

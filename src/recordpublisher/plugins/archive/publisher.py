@@ -15,7 +15,7 @@ from recordpublisher.publishers.errors import ConfigurationError, DataLossError
 from recordpublisher.publishers.log_fields import log_extra
 from recordpublisher.publishers.positions import PositionType, SequenceNumber, StartingPosition, next_position
 from recordpublisher.publishers.properties.job_properties import ON_DATA_LOSS
-from recordpublisher.publishers.properties.reading_properties import ARCHIVE_UNPROVEN
+from recordpublisher.publishers.properties.reading_properties import ARCHIVE_LIVE, ARCHIVE_UNPROVEN
 from recordpublisher.publishers.records import RECORD_OVERHEAD_BYTES, RecordBatch, RecordColumns, UserRecord
 from recordpublisher.publishers.shard_metrics import ShardMetrics
 from recordpublisher.publishers.shards import OldestRecord, Shard
@@ -36,6 +36,10 @@ from .next_step import (
 from .rows import ArchivedRows, DecodedRows, first_row_after
 
 log = logging.getLogger("recordpublisher.archive")
+_NOT_ASKED = (
+    f"and the stream was not asked for them because of {ARCHIVE_LIVE.key}=NONE: with POLLING the job reads them from the stream, "
+    "if it still has them"
+)
 MOST_RECORDS = 10_000
 """Most records of a batch, as in one response of Kinesis."""
 
@@ -101,7 +105,7 @@ class ArchivePublisher(RecordPublisher):
                 self._place, self._has_gap = file.after, True
             else:
                 if step is Step.LOST:
-                    self._lose(text_of_missing_shard(self._shard, await self._last()))
+                    self._lose(await self._missing_end())
                 await self._end(consumer)
         return RunResult.COMPLETE
 
@@ -133,13 +137,17 @@ class ArchivePublisher(RecordPublisher):
             is_complete=end is not None and is_complete(self._place, end.through, archive.order_of, is_owed or is_live),
             is_owed=is_owed,
             is_live=is_live,
-            is_bounded=archive.live is None,
         )
         if file is None and end is None and archive.live is None:
             # Without a live stream the last file ends the read. But if children of the shard have files, the shard's own last files
             # are missing.
             return (Step.LOST if await self._has_archived_children() else Step.END), None
         step = next_step(seam)
+        if step is Step.LOST and file is None and archive.live is None:
+            # The files may have been published after their listing, and before the document was read.
+            self._use(await self._listed(again=True))
+            if (file := self._next_file()) is not None and file.follows(self._place):
+                return Step.READ, file
         if file is not None and step in (Step.LOST, Step.SKIP) and seam.is_live:
             step = next_step(replace(seam, stream_has_following=await self._stream_has(file, is_owed=seam.is_owed)))
         return step, file
@@ -525,11 +533,20 @@ class ArchivePublisher(RecordPublisher):
     async def _hole(self, file: RangeFile) -> str:
         place, upto = self._archive.catalogue.place, _shown(file.after_text)
         text = f"records of {self._shard.key} after {await self._last()} up to {upto} are in no file of {place}"
+        if self._archive.live is None:
+            return f"{text}, {_NOT_ASKED}"
         if not self._archive.is_live(self._shard):
             return f"{text}, and the stream no longer has the shard"
         return (
             f"{text}, and the stream has nothing before {_shown_record(await self._archive.oldest_record(self._shard))}"
         )
+
+    async def _missing_end(self) -> str:
+        last = await self._last()
+        if self._archive.live is not None:
+            return text_of_missing_shard(self._shard, last)
+        place = self._archive.catalogue.place
+        return f"the last records of {self._shard.key}, after {last}, are in no file of {place}, {_NOT_ASKED}"
 
     async def _early_end(self) -> str:
         return text_of_early_end(self._shard, await self._last(), await self._archive.oldest_record(self._shard))

@@ -114,7 +114,7 @@ class ReadSettings(TypedDict, total=False):
     `flink.sink.iceberg.catalog.`."""
     archive_live: str
     """`flink.archive.live`: The publisher that reads what comes after the archive: POLLING, EFO or that of a plugin. NONE ends the job
-    with the archive."""
+    with the archive, and needs one process: flink.job.workers=ALONE."""
     archive_unproven: bool
     """`flink.archive.unproven`: Whether files are read that were written without `flink.sink.archive`, and rows of tables of which some
     were deleted or changed. Records that are missing between them are not found."""

@@ -70,7 +70,8 @@ ARCHIVE_URI = ARCHIVE_READING.text(
 )
 ARCHIVE_LIVE = ARCHIVE_READING.plugin_name(
     "flink.archive.live",
-    "The publisher that reads what comes after the archive: POLLING, EFO or that of a plugin. NONE ends the job with the archive.",
+    "The publisher that reads what comes after the archive: POLLING, EFO or that of a plugin. NONE ends the job with the archive, and "
+    "needs one process: flink.job.workers=ALONE.",
     "POLLING",
 )
 ARCHIVE_UNPROVEN = ARCHIVE_READING.boolean(
