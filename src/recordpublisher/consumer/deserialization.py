@@ -245,11 +245,11 @@ class StreamDeserializer:
     """Deserializes the records of each stream with the deserializer that `by_stream` has for the stream's name."""
 
     def __init__(self, by_stream: Mapping[str, Deserializer]) -> None:
-        self._by_stream = by_stream
+        self.by_stream = by_stream
 
     def check(self, streams: Iterable[str]) -> None:
         """Check that each stream of a job has a deserializer. Raises: ConfigurationError if a stream has none."""
-        if missing := sorted(set(streams) - self._by_stream.keys()):
+        if missing := sorted(set(streams) - self.by_stream.keys()):
             few = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
             statement = f"has no entry for {'the streams' if len(missing) > 1 else 'the stream'} {few}"
             valid = "a mapping with a deserializer for each stream of the job"
@@ -257,15 +257,15 @@ class StreamDeserializer:
 
     def values(self, batch: RecordBatch) -> Sequence[Any] | None:
         """Return the values that the deserializer of the batch's stream makes. Raises: ValueError if the stream has no deserializer."""
-        if batch.stream not in self._by_stream:
+        if batch.stream not in self.by_stream:
             raise ValueError(
                 f"there is no deserializer for the stream {batch.stream}: add one to the mapping `deserializer`"
             )
-        return values_of(self._by_stream[batch.stream], batch)
+        return values_of(self.by_stream[batch.stream], batch)
 
     async def prepare(self, batch: RecordBatch) -> None:
         """Call `prepare` of the deserializer of the batch's stream, if it has that method."""
-        deserializer: object = self._by_stream.get(batch.stream)
+        deserializer: object = self.by_stream.get(batch.stream)
         if isinstance(deserializer, PreparedDeserializer):
             await prepare_values(deserializer, batch)
 

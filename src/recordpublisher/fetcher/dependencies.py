@@ -1,7 +1,7 @@
 """Everything that a fetcher receives from its caller."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from recordpublisher.publishers.base import RecordPublisherFactory
@@ -42,6 +42,7 @@ class FetcherDependencies:
     - `dead_letters`: the sink for records that cannot be used.
     - `job_name`: `flink.job.name`, if it is set.
     - `value_type`: the type of the values, if they have one (`SinkContext`).
+    - `value_types`: the types of the values by stream, if each stream has a deserializer of its own.
     - `traced`: puts a tracing span around a call that handles records.
     """
 
@@ -69,6 +70,7 @@ class FetcherDependencies:
     is_ours: Callable[[Shard], bool] = lambda shard: True
     job_name: str | None = None
     value_type: Any = None
+    value_types: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def storing_worker(self) -> AloneWorkerPort | None:

@@ -559,6 +559,7 @@ def build_fetcher(job: FetcherDependencies, group: JobStorage | None = None) -> 
                 is_stopping=lambda: completion.is_cut_short,
                 is_lost=lambda: emitter.has_lost_batch,
                 value_type=job.value_type,
+                value_types=job.value_types,
                 clock=clock,
             ),
             completion=completion,

@@ -296,6 +296,7 @@ class SinkContext:
     - `is_lost()` returns whether another process has acquired the shard of the batch that is being written. If so, `retry` makes no
       further call.
     - `value_type`: the type of the values (`deserializer=Order`), if it is known.
+    - `value_types`: the known types of the values by stream, if the job has a deserializer for each stream.
     - `clock`: the clock of the job, from which a sink takes the time. A test of the job may run it on virtual time.
     - `done(shard, sequence_number)`: a sink with `tells_done` calls it when it has finished one record of a queue, and for a rejected
       record after `reject` has returned. The record is then acknowledged. `shard` is the `Shard.key`. `done` is None if the job reads
@@ -323,6 +324,7 @@ class SinkContext:
     is_stopping: Callable[[], bool] = field(default=never, compare=False)
     is_lost: Callable[[], bool] = field(default=never, compare=False)
     value_type: Any = None
+    value_types: Mapping[str, Any] = field(default_factory=dict)
     done: Callable[[str, str], None] | None = field(default=None, compare=False)
     clock: Clock = field(default=_SYSTEM_CLOCK, compare=False)
 

@@ -12,7 +12,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from recordpublisher.consumer.deserialization import Deserializer, DeserializerArgument, deserializer_of
+from recordpublisher.consumer.deserialization import (
+    Deserializer,
+    DeserializerArgument,
+    StreamDeserializer,
+    deserializer_of,
+)
 from recordpublisher.consumer.event_time import ImplausibleTimes, timestamp_assigner_for
 from recordpublisher.consumer.shard_consumer import BatchDecorator, log
 from recordpublisher.consumer.watermark_strategies import AssignedWatermarks, WatermarkStrategy
@@ -296,3 +301,9 @@ def chosen_deserializer(
 def value_type_made_by(values: Deserializer[Any]) -> Any:
     """Return the type of the values that a deserializer makes, or None if it is not known."""
     return getattr(values, "into", None) or getattr(values, "makes", None)
+
+
+def value_types_made_by(values: Deserializer[Any]) -> dict[str, Any]:
+    """Return the known types of the values by stream, if there is a deserializer for each stream; else an empty mapping."""
+    by_stream = values.by_stream if isinstance(values, StreamDeserializer) else {}
+    return {stream: made for stream, each in by_stream.items() if (made := value_type_made_by(each)) is not None}

@@ -65,6 +65,7 @@ from .argument_checks import (
     checked_snapshots,
     chosen_deserializer,
     value_type_made_by,
+    value_types_made_by,
 )
 from .shard_lister import ShardLister
 from .stream_names import StreamNames
@@ -167,6 +168,7 @@ def build_job(
         restore=snapshots,
         job_name=given.value(JOB_NAME),
         value_type=value_type_made_by(values),
+        value_types=value_types_made_by(values),
     )
     fetcher = build_fetcher(dependencies, group)
     with PluginCall(factory, "prepare", is_watched=False):

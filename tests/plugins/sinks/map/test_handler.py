@@ -155,6 +155,7 @@ class Document(TypedDict):
 async def of_either(value: Order | Refund): ...
 async def of_document(value: Document): ...
 async def of_mapping(value: Mapping[str, int]): ...
+async def of_refund(value: Refund): ...
 
 
 class First(pydantic.BaseModel):
@@ -216,6 +217,38 @@ async def test_a_handler_of_what_the_deserializer_makes_is_taken(monkeypatch, ha
 async def test_a_handler_of_another_type_is_refused_before_it_is_called(monkeypatch, handler, deserializer, made):
     with pytest.raises(rp.ConfigurationError, match=f"'handler' is .*: the deserializer makes {made}"):
         await opened(monkeypatch, handler, deserializer)
+
+
+@pytest.mark.parametrize(
+    ("handlers", "types", "told"),
+    [
+        ({"orders": of_value, "refunds": of_refund}, {"orders": Order, "refunds": Refund}, None),
+        (
+            {"orders": of_value, "refunds": of_refund},
+            {"orders": Refund, "refunds": Order},
+            "stream orders makes Refund",
+        ),
+        (of_value, {"orders": Order, "refunds": Refund}, "stream refunds makes Refund"),
+        (of_either, {"orders": Order, "refunds": Refund}, None),
+        (of_value, {"orders": Order, "refunds": lambda record: record.data}, None),
+    ],
+)
+async def test_the_type_of_each_stream_must_fit_its_handler(monkeypatch, handlers, types, told):
+    install(monkeypatch, {"a": []})
+    fetcher = rp.DataFetcher(["orders", "refunds"], PROPERTIES, sink=rp.MapSink(handlers), deserializer=types)
+    if told is None:
+        async with fetcher:
+            pass
+    else:
+        with pytest.raises(rp.ConfigurationError, match=f"the deserializer of the {told}"):
+            await fetcher.__aenter__()
+
+
+async def test_a_handler_of_a_stream_that_is_not_read_is_told(monkeypatch, caplog):
+    install(monkeypatch, {"a": []})
+    async with rp.DataFetcher(["orders"], PROPERTIES, sink=rp.MapSink({"orders": of_bytes, "oders": of_bytes})):
+        pass
+    assert "the job does not read oders now, so the handler for it is not called" in caplog.text
 
 
 async def test_the_refusal_names_the_deserializer_and_its_property(monkeypatch):

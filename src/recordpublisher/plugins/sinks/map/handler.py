@@ -64,9 +64,18 @@ class Handler:
 
         Raises: ConfigurationError if the function takes values of another type than the deserializer makes.
         """
-        made, taken = context.value_type, self._value_type
+        for stream, made in context.value_types.items():
+            self.check_type(made, stream)
+        return self.check_type(context.value_type)
+
+    def check_type(self, made: Any, stream: str = "") -> str:
+        """Return a sentence that says what the function receives. `made`: the type that the deserializer makes; None if not known.
+
+        `stream`: the stream of these values, if the job has a deserializer for each stream. Raises: ConfigurationError as `check`.
+        """
+        taken = self._value_type
         if made is not None and taken is not None and not may_fit(made, taken):
-            reason = f"the deserializer makes {type_name(made)}"
+            reason = f"the deserializer{f' of the stream {stream}' if stream else ''} makes {type_name(made)}"
             is_own = isinstance(taken, type) and taken.__module__ != "builtins"
             in_a_file = f" (in a file: flink.deserializer = {taken.__module__}:{taken.__qualname__})" if is_own else ""
             valid = f"deserializer={type_name(taken)}{in_a_file}, or a function of a Record or of {type_name(made)}"
@@ -148,11 +157,17 @@ class StreamHandlers:
 
         Raises: ConfigurationError if a stream has no handler, and the errors of `Handler.check`.
         """
-        sentences = ", ".join(handler.check(context) for handler in self._handlers.values())
+        made, unknown = context.value_types, context.value_type
+        sentences = ", ".join(
+            handler.check_type(made.get(stream, unknown), stream if stream in made else "")
+            for stream, handler in self._handlers.items()
+        )
         if missing := sorted(set(context.streams) - self._handlers.keys()):
             given = f"there is one for {few_of([*self._handlers])}" if self._handlers else "the mapping is empty"
             valid = f"a function for each stream, including {few_of(missing)}"
             raise ConfigurationError("handler", valid=valid, statement="lacks a stream", reason=given)
+        if context.streams and (unread := sorted(self._handlers.keys() - set(context.streams))):
+            log.warning("the job does not read %s now, so the handler for it is not called", few_of(unread))
         return sentences
 
     async def call(self, records: Any) -> Any:
