@@ -340,9 +340,10 @@ async def _where_job_begins(
         for owner in table.owners
         if owner in records
     }
-    states, missing = states_of(table, found)
+    _, missing = states_of(table, found)
     if not missing:
-        known = [shard for shard, state in states.items() if state.ended or state.position is not None]
+        # A shard whose position was reset to a time has been owned too, and begins there.
+        known = [shard for shard, lease in table.leases.items() if lease.was_owned or lease.ended]
         count = sum(map(job.reads, known))
         others = len(known) - count
         return where_it_begins(count, None, table.start, job.name, is_latest=table.is_latest, others=others)

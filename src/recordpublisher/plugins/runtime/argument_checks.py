@@ -81,7 +81,9 @@ def checked_properties(
         if not hint:
             raise
         reason = f"there is no such keyword argument; {hint}"
-        raise ConfigurationError(error.key, error.value, error.valid, reason=reason) from None
+        raise ConfigurationError(
+            error.key, error.value, error.valid, reason=reason, statement="is not accepted"
+        ) from None
     if arguments.get("deserializer") is not None and "deserializer" not in named and properties.is_set(SCHEMA):
         raise ConfigurationError.conflict(SCHEMA.key, "deserializer", reason="both give the type of the values")
     return properties
