@@ -331,3 +331,22 @@ def test_positions_of_a_stream_that_is_no_longer_read_are_kept_without_being_cou
     assert "2 stored positions found, but of other shards" in begins[0]
     assert "continues at stored positions of 2 shards" in caplog.text
     assert [line for line in caplog.messages if " takes " in line and "t/" in line] == []
+
+
+def test_two_new_processes_that_start_together_after_a_kill_both_join():
+    async def join_later(group):
+        await asyncio.sleep(1)
+        return await group.join(("t",))
+
+    async def story():
+        group = group_of_two_streams()
+        first = await group.join(("s",))
+        await wait_until_it_reads(group, first, "s")
+        await first.kill()
+        one, other = await asyncio.gather(group.join(("t",)), join_later(group))
+        # Each reads one of the two shards, although the lease table also has those of the other stream.
+        await wait_until_it_reads(group, one, "t")
+        await wait_until_it_reads(group, other, "t")
+        await asyncio.gather(one.stop(), other.stop())
+
+    run_virtual(story())

@@ -287,6 +287,11 @@ async def replace_group_job(
         try:
             await seal_all_silent(GroupStore(store, settings.interval), settings, clock)
         except LiveWorkerError as error:
+            again = await GroupStore(store).read_table()
+            if again is not None and again.version != found.version:
+                # Another process of the new version may have begun its job while this one waited, and is the worker that was seen.
+                await pause_after_conflict(attempt)
+                continue
             raise StateError(
                 f"this process and the running group of the job differ: {difference}. To change settings, first stop all processes of "
                 f"the group: its worker {error.worker} still sends heartbeats to {store.place}. If this is a different job, "
