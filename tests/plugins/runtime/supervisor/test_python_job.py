@@ -175,11 +175,6 @@ async def test_a_stream_without_a_handler_is_refused_when_the_job_opens(shop):
                 pass
 
 
-def test_lists_of_records_need_one_handler(shop):
-    with pytest.raises(rp.ConfigurationError, match="records of several streams"):
-        rp.MapSink({"orders": shop.on_click}, batch_size=5)
-
-
 async def test_a_sink_in_memory_is_read_by_a_job_in_memory():
     with in_memory({"orders": 1}):
         given = {"aws.region": "eu-west-1", "flink.stream.initpos": "TRIM_HORIZON"}
