@@ -167,11 +167,10 @@ class GroupView:
             elif lease.owner in members and not lease.ended:
                 owners[shard] = lease.owner
         # Shards that the job does not read now are shared apart, because a worker that only keeps their positions has nothing to do.
-        kinds = (
-            {shard: owners[shard] for shard in owners if self.table.is_of_job(shard) is read} for read in (True, False)
-        )
-        plans = [balanced_owners(of, {shard: weight(self.load_level(shard)) for shard in of}, members) for of in kinds]
-        return plans[0] | plans[1]
+        read = {shard: owner for shard, owner in owners.items() if self.table.is_of_job(shard)}
+        kept = {shard: owner for shard, owner in owners.items() if shard not in read}
+        weights = {shard: weight(self.load_level(shard)) for shard in owners}
+        return balanced_owners(read, weights, members) | balanced_owners(kept, weights, members)
 
     def shards_to_take(
         self, worker: str, plan: Mapping[str, str], free_seconds: Mapping[str, float], settings: LeaseSettings

@@ -129,11 +129,7 @@ def destination_of(sink: Sink) -> str:
 
     Raises: PluginError if the sink does not return a text; the sink's own error, with a note that names the method.
     """
-    with naming_sink(sink, "destination"):
-        found: Any = sink.destination()
-    if not isinstance(found, str):
-        raise PluginError(f"`{type(sink).__name__}.destination` returned {repr_of(found)}: return a str")
-    return found
+    return _text_of(sink, "destination")
 
 
 def handler_name_of(sink: Sink) -> str:
@@ -141,10 +137,14 @@ def handler_name_of(sink: Sink) -> str:
 
     Raises: PluginError if the sink does not return a text; the sink's own error, with a note that names the method.
     """
-    with naming_sink(sink, "handler_name"):
-        found: Any = sink.handler_name()
+    return _text_of(sink, "handler_name")
+
+
+def _text_of(sink: Sink, method: str) -> str:
+    with naming_sink(sink, method):
+        found: Any = getattr(sink, method)()
     if not isinstance(found, str):
-        raise PluginError(f"`{type(sink).__name__}.handler_name` returned {repr_of(found)}: return a str")
+        raise PluginError(f"`{type(sink).__name__}.{method}` returned {repr_of(found)}: return a str")
     return found
 
 
