@@ -36,7 +36,7 @@ from recordpublisher.plugins.host.group_from_properties import group_from_proper
 from recordpublisher.plugins.host.registry import Registry
 from recordpublisher.plugins.lag.job_state import JobStateReader, effect_of_no_positions
 from recordpublisher.plugins.lag.probe import LagProbe
-from recordpublisher.plugins.runtime.argument_checks import chosen_deserializer, value_type_made_by
+from recordpublisher.plugins.runtime.argument_checks import chosen_deserializer, value_type_made_by, value_types_made_by
 from recordpublisher.plugins.runtime.stream_names import StreamNames, streams_argument
 from recordpublisher.plugins.stores.back_ends import back_end_of
 from recordpublisher.plugins.stores.by_location import missing_folder
@@ -123,12 +123,14 @@ class JobChecks:
         Values for the dead-letter sink have no type, so their fields are not checked.
         """
         try:
-            of = None
+            of, by_stream = None, {}
             if name == "sink":
-                of = value_type_made_by(chosen_deserializer(self._registry, self._properties, self._deserializer))
+                values = chosen_deserializer(self._registry, self._properties, self._deserializer)
+                of, by_stream = value_type_made_by(values), value_types_made_by(values)
         except Exception:  # Another finding reports which plugin has failed.
             return []
-        takes_all, context = type(sink).check_values is Sink.check_values, SinkContext(value_type=of)
+        takes_all = type(sink).check_values is Sink.check_values
+        context = SinkContext(value_type=of, value_types=by_stream)
         findings = [] if takes_all else [await examine(f"{name}: values", lambda: sink.check_values(context))]
         field, fields = self._properties.value(TIMESTAMP_FIELD), None
         with suppress(TypeError):  # The fields of some types, such as a union of dataclasses, cannot be told.
